@@ -11,23 +11,24 @@ import (
 	"github.com/headgate/headgate/internal/server/adminclient"
 )
 
-// changeTimeout is longer than a server waits for its database, so that it can say that this is away.
-const changeTimeout = 30 * time.Second
+// adminTimeout bounds a call of the admin API. It is longer than a server waits for its database, so that the server can report
+// that the database is unavailable.
+const adminTimeout = 30 * time.Second
 
-// errNoServer is for those who have not said which server to ask.
-var errNoServer = errors.New("say which server to ask: give --server ADDRESS or set " + adminclient.ServerVariable)
+// errNoServer is the usage error of a command that needs a server.
+var errNoServer = errors.New("no server given: use --server ADDRESS or set " + adminclient.ServerVariable)
 
-// serverFlags are the flags that say which server to ask.
+// serverFlags adds the flags that select a server and its credentials.
 func serverFlags(cmd *cobra.Command, o *adminclient.Options) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.Server, "server", "", "`ADDRESS` of a server's listen.admin, http://127.0.0.1:8083; without it what "+
-		adminclient.ServerVariable+" says")
-	flags.StringVar(&o.TokenFile, "token-file", "", "`FILE` with the token for the server")
-	flags.StringVar(&o.CAFile, "ca-file", "", "`FILE` with who signed the server's certificate, if that is nobody known")
+	flags.StringVar(&o.Server, "server", "", "`ADDRESS` of the server's listen.admin, such as http://127.0.0.1:8083 (default $"+
+		adminclient.ServerVariable+")")
+	flags.StringVar(&o.TokenFile, "token-file", "", "`FILE` with the admin API token (default: the token in $"+adminclient.TokenVariable+")")
+	flags.StringVar(&o.CAFile, "ca-file", "", "`FILE` with the CA certificate of the server (default: the system's CAs)")
 }
 
-// fromVariable takes the server of the environment if no --server was given, not even an empty one.
-func fromVariable(cmd *cobra.Command, o *adminclient.Options) {
+// serverFromEnv reads the server from the environment if --server is absent. An empty --server disables the variable.
+func serverFromEnv(cmd *cobra.Command, o *adminclient.Options) {
 	if !cmd.Flags().Changed("server") {
 		o.Server = os.Getenv(adminclient.ServerVariable)
 	}
@@ -38,35 +39,35 @@ func connect(o adminclient.Options, timeout time.Duration) (*adminclient.Client,
 	return adminclient.New(o)
 }
 
-// asking makes a command one that asks a server and prints a report, and gives it the flags for that. Nothing is printed if there
-// is an error other than a verdict.
-func (p *program) asking(
+// serverCommand adds the server flags to cmd and sets its RunE: connect to the server, call do, print the report. If do fails with
+// anything but an exitError, the report is not printed.
+func (p *program) serverCommand(
 	cmd *cobra.Command, do func(ctx context.Context, c *adminclient.Client, args []string) (report, error),
 ) *cobra.Command {
 	var o adminclient.Options
 	serverFlags(cmd, &o)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if fromVariable(cmd, &o); o.Server == "" {
+		if serverFromEnv(cmd, &o); o.Server == "" {
 			return usage(cmd, errNoServer)
 		}
-		c, err := connect(o, changeTimeout)
+		c, err := connect(o, adminTimeout)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
 		r, err := do(cmd.Context(), c, args)
-		var verdict *exitError
-		var wrong *usageError
+		var exit *exitError
+		var badUsage *usageError
 		switch {
-		case errors.As(err, &wrong):
-			return usage(cmd, wrong.error)
-		case r == nil || err != nil && !errors.As(err, &verdict):
+		case errors.As(err, &badUsage):
+			return usage(cmd, badUsage.error)
+		case r == nil || err != nil && !errors.As(err, &exit):
 			return err
 		}
-		return p.end(r, err)
+		return p.finish(r, err)
 	}
 	return cmd
 }
 
-// usageError is about what was typed.
+// usageError marks an error in the arguments or flags.
 type usageError struct{ error }

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/server/adminclient"
 )
 
-// everyCommand calls do for each command there is, with the words that name it.
+// everyCommand calls do for each command, with the words that name it.
 func everyCommand(do func(cmd *cobra.Command, words []string)) {
 	var walk func(cmd *cobra.Command, words []string)
 	walk = func(cmd *cobra.Command, words []string) {
@@ -27,22 +27,22 @@ func everyCommand(do func(cmd *cobra.Command, words []string)) {
 	walk(root, nil)
 }
 
-// counting is a server that counts how often it is asked, and denies to do anything.
-func counting(t *testing.T) (address string, calls *atomic.Int64) {
+// countingServer starts a server that counts its requests and rejects all of them.
+func countingServer(t *testing.T) (address string, calls *atomic.Int64) {
 	t.Helper()
 	calls = new(atomic.Int64)
-	server := serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := newHTTPServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		calls.Add(1)
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusTeapot)
-		_, _ = w.Write([]byte(`{"detail": "asked and not answered"}`))
+		_, _ = w.Write([]byte(`{"detail": "rejected by the test server"}`))
 	}))
 	return server.URL, calls
 }
 
-// TestHelp asks every command for help, in all the ways that people do. None may do anything but print it.
+// TestHelp requests the help of every command in all supported ways. The command must only print the help.
 func TestHelp(t *testing.T) {
-	address, calls := counting(t)
+	address, calls := countingServer(t)
 	t.Setenv(adminclient.ServerVariable, address)
 	commands := 0
 	everyCommand(func(cmd *cobra.Command, words []string) {
@@ -78,7 +78,7 @@ func TestHelp(t *testing.T) {
 	t.Logf("%d commands", commands)
 }
 
-// serverArguments are what each command that takes --server takes besides.
+// serverArguments lists the other arguments of each command with --server.
 var serverArguments = map[string][]string{
 	"headgate denials":         {},
 	"headgate exempt add":      {"rule", "--user", "ann"},
@@ -103,10 +103,10 @@ var serverArguments = map[string][]string{
 	"headgate usage":           {"user=ann"},
 }
 
-// TestServerVariable has HEADGATE_SERVER say which server to ask, for each command that has --server, which counts more.
+// TestServerVariable checks for each command with --server that HEADGATE_SERVER selects the server, and that --server takes precedence.
 func TestServerVariable(t *testing.T) {
-	address, calls := counting(t)
-	other, otherCalls := counting(t)
+	address, calls := countingServer(t)
+	other, otherCalls := countingServer(t)
 	seen := 0
 	everyCommand(func(cmd *cobra.Command, words []string) {
 		if cmd.Flags().Lookup("server") == nil {
@@ -115,13 +115,13 @@ func TestServerVariable(t *testing.T) {
 		seen++
 		more, known := serverArguments[strings.Join(append([]string{"headgate"}, words...), " ")]
 		if !known {
-			t.Errorf("%v: say in serverArguments what it takes", words)
+			t.Errorf("%v: missing in serverArguments", words)
 			return
 		}
 		args := slices.Concat(words, more)
 		t.Setenv(adminclient.ServerVariable, address)
 		calls.Store(0)
-		if o := start(t, args...); o.code != 2 || calls.Load() == 0 || !strings.Contains(o.errors, address+": asked and not answered") {
+		if o := start(t, args...); o.code != 2 || calls.Load() == 0 || !strings.Contains(o.errors, address+": rejected by the test server") {
 			t.Errorf("headgate %v: %+v", args, o)
 		}
 		calls.Store(0)
@@ -143,7 +143,7 @@ func TestServerVariable(t *testing.T) {
 		{"token", "create", "ann", "--server", ""},
 	} {
 		if o := start(t, args...); o.code != 0 || calls.Load() > 0 {
-			t.Errorf("headgate %v asks the server: %+v", args, o)
+			t.Errorf("headgate %v calls the server: %+v", args, o)
 		}
 	}
 }

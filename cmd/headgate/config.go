@@ -30,11 +30,14 @@ type configReport struct {
 func newConfigValidate(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate FILE",
-		Short: "Say what is wrong with a server's config, all of it",
-		Long: `Say what is wrong with a server's config, all of it. Variables and the files that it names are looked
-up where this runs. The rules that it names are not read: headgate rules validate does that.
+		Short: "Validate a server config and report all problems",
+		Long: `Validate a server config and report all problems. Environment variables and referenced files are resolved on this
+machine. The rule files are not read; use headgate rules validate for them.
 
-Exit code: 0 all is well; 1 there are problems; 2 the file cannot be read.`,
+Exit codes:
+  0  the config is valid
+  1  the config has problems
+  2  the file cannot be read`,
 		Example: "  headgate config validate /etc/headgate/config.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(_ *cobra.Command, files []string) error { return p.reportConfig(files, false) },
@@ -44,28 +47,31 @@ Exit code: 0 all is well; 1 there are problems; 2 the file cannot be read.`,
 func newConfigShow(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show [FILE]",
-		Short: "Print what a server's config amounts to: defaults included, secrets left out",
-		Long: `Print what a server's config amounts to, with defaults and values of variables, and without secrets.
-Without a file it prints the defaults.
+		Short: "Print the effective config, with defaults and without secrets",
+		Long: `Print the effective config: defaults included, environment variables expanded, secrets omitted. Without FILE, print the
+defaults.
 
-Exit code: 0 all is well; 1 there are problems; 2 the file cannot be read.`,
+Exit codes:
+  0  the config is valid
+  1  the config has problems
+  2  the file cannot be read`,
 		Example: "  headgate config show /etc/headgate/config.yaml",
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(_ *cobra.Command, files []string) error { return p.reportConfig(files, true) },
 	}
 }
 
-// loadConfig reads a config. Problems in it are printed, and then the error is a verdict.
+// loadConfig reads a config. If it has problems, loadConfig prints them and returns failure().
 func (p *program) loadConfig(file string) (*config.Config, error) {
 	c, err := config.Load(file)
 	var r configReport
 	if errors.As(err, &r.Problems) {
-		return nil, p.end(&r, no())
+		return nil, p.finish(&r, failure())
 	}
 	return c, err
 }
 
-// reportConfig is about the config in the first of the files, or about the default.
+// reportConfig reports on the config in files[0], or on the default config if files is empty.
 func (p *program) reportConfig(files []string, show bool) (err error) {
 	c := config.Default()
 	if len(files) > 0 {
@@ -79,10 +85,10 @@ func (p *program) reportConfig(files []string, show bool) (err error) {
 	for _, s := range r.settings {
 		nest(r.Config, strings.Split(s.Key, "."), s.Value)
 	}
-	return p.end(&r, nil)
+	return p.finish(&r, nil)
 }
 
-// nest puts a value where its key is.
+// nest stores a value at its key path.
 func nest(into map[string]any, key []string, value any) {
 	if len(key) == 1 {
 		into[key[0]] = value
@@ -101,19 +107,19 @@ func (r *configReport) text() string {
 	case !r.OK:
 		return fmt.Sprintf("%s\n\n%s\n", r.Problems, wording.Count(len(r.Problems), "problem"))
 	case r.show:
-		return asYAML(r.settings)
+		return formatYAML(r.settings)
 	case r.mode != headgate.Enforce:
-		return "ok\nmode is " + r.mode.String() + ": this server denies nobody\n"
+		return "ok\nmode is " + r.mode.String() + ": this server denies no requests\n"
 	}
 	return "ok\n"
 }
 
-// asYAML leaves out what has no value.
-func asYAML(settings []config.Setting) string {
+// formatYAML writes the settings as nested YAML and omits empty values.
+func formatYAML(settings []config.Setting) string {
 	var b strings.Builder
-	var open []string // the sections that the last line is in
+	var open []string // the sections of the last line written
 	for _, s := range settings {
-		value := scalar(s.Value)
+		value := formatScalar(s.Value)
 		if value == "" {
 			continue
 		}
@@ -132,11 +138,11 @@ func asYAML(settings []config.Setting) string {
 	return b.String()
 }
 
-// plainText is what YAML takes for text without quotes, also between brackets.
+// plainText matches strings that need no quotes in YAML, inside brackets as well.
 var plainText = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./:-]*[A-Za-z0-9_/]$`)
 
-// scalar is a value in YAML, or "" if there is none.
-func scalar(value any) string {
+// formatScalar returns a value as YAML, or "" if the value is empty.
+func formatScalar(value any) string {
 	switch v := value.(type) {
 	case string:
 		if v == "" || plainText.MatchString(v) && v != "true" && v != "false" && v != "null" {
@@ -149,7 +155,7 @@ func scalar(value any) string {
 		}
 		items := make([]string, len(v))
 		for i, item := range v {
-			items[i] = scalar(item)
+			items[i] = formatScalar(item)
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}

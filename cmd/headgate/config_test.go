@@ -25,8 +25,8 @@ func TestConfigJSON(t *testing.T) {
 	}
 }
 
-// What show prints is a config that says the same.
-func TestConfigShowCanBeRead(t *testing.T) {
+// TestConfigShowRoundTrip checks that the output of config show is an equivalent config.
+func TestConfigShowRoundTrip(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, text := range []string{"rules: rules", `

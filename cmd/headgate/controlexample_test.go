@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestControlPlaneExample runs the lines of examples/control-plane/README.md that begin with $, and compares what they print.
+// TestControlPlaneExample runs the commands in examples/control-plane/README.md and compares their output.
 func TestControlPlaneExample(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("..", "..", "examples", "control-plane")
@@ -20,33 +20,33 @@ func TestControlPlaneExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := operate(t)
+	o := startControlPlane(t)
 	o.file("rules.yaml", string(rules))
 	o.file("hurry.yaml", strings.ReplaceAll(string(rules), "10/minute", "2/minute"))
 	last := ""
 	got := regexp.MustCompile("(?s)```console\n(.*?)```").ReplaceAllStringFunc(string(text), func(block string) string {
-		var said strings.Builder
-		said.WriteString("```console\n")
+		var output strings.Builder
+		output.WriteString("```console\n")
 		for line := range strings.Lines(block) {
 			if command, ok := strings.CutPrefix(line, "$ headgate "); ok {
 				last = o.run(strings.TrimSpace(command))
-				said.WriteString(line + last)
+				output.WriteString(line + last)
 			}
 		}
-		return said.String() + "```"
+		return output.String() + "```"
 	})
 	if last != string(rules) {
-		t.Errorf("exported in the end:\n%s\nwant the file that it began with", last)
+		t.Errorf("the last export is\n%s\nwant the original file", last)
 	}
 	if *update {
 		writeFile(t, filepath.Join(dir, "README.md"), got)
 	} else if got != string(text) {
-		t.Errorf("it is now\n%s", got)
+		t.Errorf("the output has changed to\n%s", got)
 	}
 }
 
-// run is what a command prints, but for what differs from run to run.
-func (o *operated) run(command string) string {
+// run returns the output of a command, with times and versions replaced by fixed values.
+func (o *controlPlane) run(command string) string {
 	o.t.Helper()
 	var args []string
 	for _, word := range regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(command, -1) {

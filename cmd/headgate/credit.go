@@ -14,10 +14,11 @@ import (
 func newReset(p *program) *cobra.Command {
 	return newCredit(p, &cobra.Command{
 		Use:   "reset RULE SUBJECT --server ADDRESS",
-		Short: "Give a subject back all that it has used of a rule",
-		Long: `Give a subject back all that it has used of a rule, except for what reservations hold, and show what it has then.
-SUBJECT is what the rule counts by: tenant=acme, or tenant=acme,user=ann; of a rule that counts everybody together it is
-everybody.`,
+		Short: "Reset the usage of a subject to zero",
+		Long: `Reset the usage of a subject under a rule to zero, except for units held by reservations, and show the new usage.
+
+SUBJECT is the attributes that the rule counts by: tenant=acme, or tenant=acme,user=ann. For a rule with one counter for
+all clients, write all.`,
 		Example: "  headgate reset exports tenant=acme,user=ann --reason \"our mistake\" --server https://gate:8083",
 		Args:    cobra.ExactArgs(2),
 	})
@@ -26,34 +27,39 @@ everybody.`,
 func newGrant(p *program) *cobra.Command {
 	return newCredit(p, &cobra.Command{
 		Use:   "grant RULE SUBJECT UNITS --server ADDRESS",
-		Short: "Give a subject back some of what it has used of a rule",
-		Long: `Give a subject back some of what it has used of a rule, never more than that, and show what it has then. For
-more than the limit, headgate override sets another. SUBJECT is what the rule counts by: tenant=acme, or
-tenant=acme,user=ann; of a rule that counts everybody together it is everybody.`,
+		Short: "Give used units back to a subject",
+		Long: `Give units that a subject has used under a rule back to it, at most as many as it has used, and show the new usage. To
+raise a limit, use headgate override.
+
+SUBJECT is the attributes that the rule counts by: tenant=acme, or tenant=acme,user=ann. For a rule with one counter for
+all clients, write all.`,
 		Example: "  headgate grant exports tenant=acme,user=ann 100 --reason \"our mistake\" --server https://gate:8083",
 		Args:    cobra.ExactArgs(3),
 	})
 }
 
-// newCredit makes one of the two commands that give something back.
+// allClients is the SUBJECT of a rule with one counter for all clients.
+const allClients = "all"
+
+// newCredit completes reset or grant, the two commands that give units back.
 func newCredit(p *program, cmd *cobra.Command) *cobra.Command {
 	var credit adminapi.Credit
-	p.asking(cmd, func(ctx context.Context, c *adminclient.Client, args []string) (_ report, err error) {
+	p.serverCommand(cmd, func(ctx context.Context, c *adminclient.Client, args []string) (_ report, err error) {
 		credit.Subject = headgate.Attributes{}
 		var notes []string
-		if args[1] != "everybody" {
-			if credit.Subject, notes, err = readSubject(args[1]); err != nil { //nolint:contextcheck // it is over at once
+		if args[1] != allClients {
+			if credit.Subject, notes, err = parseSubject(args[1]); err != nil { //nolint:contextcheck // it returns immediately
 				return nil, &usageError{err}
 			}
 		}
 		if len(args) > 2 {
 			if credit.Units, err = strconv.ParseInt(args[2], 10, 64); err != nil || credit.Units < 1 || credit.Units > headgate.MaxCost {
-				return nil, &usageError{fmt.Errorf("%q are no units: write 1 to %d", args[2], headgate.MaxCost)}
+				return nil, &usageError{fmt.Errorf("units %q: must be 1 to %d", args[2], headgate.MaxCost)}
 			}
 		}
 		u, err := c.Give(ctx, cmd.Name(), args[0], &credit)
 		return &usageReport{[]adminapi.Usage{u}, append([]string{}, notes...)}, err
 	})
-	cmd.Flags().StringVar(&credit.Reason, "reason", "", "`TEXT` for the history of the rule")
+	cmd.Flags().StringVar(&credit.Reason, "reason", "", "`TEXT` for the rule's history")
 	return cmd
 }

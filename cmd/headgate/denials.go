@@ -26,13 +26,13 @@ type denialsReport struct {
 	adminapi.Denials
 	Notes []string `json:"notes"`
 
-	about  string              // whom it is about; "" all
-	asked  headgate.Attributes // what is known of them
-	client *adminclient.Client
-	most   int
+	subject    string              // the SUBJECT argument; "" means all clients
+	attributes headgate.Attributes // the attributes in SUBJECT; nil if it is a hash
+	client     *adminclient.Client
+	count      int
 }
 
-// denialsOptions are the flags.
+// denialsOptions holds the flags of denials.
 type denialsOptions struct {
 	rule  string
 	since time.Duration
@@ -41,45 +41,49 @@ type denialsOptions struct {
 
 func newDenials(p *program) *cobra.Command {
 	var o denialsOptions
-	cmd := p.asking(&cobra.Command{
+	cmd := p.serverCommand(&cobra.Command{
 		Use:   "denials [SUBJECT] --server ADDRESS",
-		Short: "Say what was denied lately, by which limit, and why",
-		Long: `Say what was denied in the last minutes, by which limit, and why, on all servers. One of them is asked, and asks the
-others; they answer from memory. Nothing is charged.
+		Short: "List recent denials, with the limit and the reason",
+		Long: `List the requests denied in the last minutes on all servers, with the limit and the reason. The server collects the data,
+which all servers keep in memory. Nothing is charged.
 
-SUBJECT is what is known of the requests: user=ann, or tenant=acme,user=ann; an api_key, a client and cookies are hashed
-here, and sent as their hashes. Or it is the hash of a subject, as headgate top shows it; one that begins with - goes
-last, after --. Without SUBJECT everybody is meant. Denials of one subject by one limit within seconds are told together.
+SUBJECT selects requests by their attributes: user=ann, or tenant=acme,user=ann. An api_key, a client and cookies are
+hashed locally, and only the hashes are sent. SUBJECT may also be a hash shown by headgate top; if it begins with -, put it
+last, after --. Without SUBJECT, denials of all clients are listed. Denials of one subject by one limit within seconds are
+grouped.
 
-Exit code: 0 nobody was denied; 1 somebody was, or not all servers could tell; 2 the server cannot be asked.`,
+Exit codes:
+  0  no requests were denied
+  1  requests were denied, or the result is incomplete
+  2  the server cannot be queried`,
 		Example: "  headgate denials user=ann --since 30m --server https://gate:8083 --token-file token",
 		Args:    cobra.MaximumNArgs(1),
 	}, func(ctx context.Context, c *adminclient.Client, args []string) (report, error) {
-		r := denialsReport{Notes: []string{}, client: c, most: o.count}
-		q, err := o.query(&r, args) //nolint:contextcheck // it is over at once
+		r := denialsReport{Notes: []string{}, client: c, count: o.count}
+		q, err := o.query(&r, args) //nolint:contextcheck // it returns immediately
 		if err != nil {
 			return nil, &usageError{err}
 		}
 		r.Denials, err = c.Denials(ctx, q)
-		return &r, cmp.Or(err, verdict(len(r.Denials.Denials) == 0 && r.Unrecorded == 0 && r.Problem == ""))
+		return &r, cmp.Or(err, failUnless(len(r.Denials.Denials) == 0 && r.Unrecorded == 0 && r.Problem == ""))
 	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(cmd, fmt.Errorf("%w; a subject that begins with - goes last, after --", err))
+		return usage(cmd, fmt.Errorf("%w; put a subject that begins with - last, after --", err))
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&o.rule, "rule", "", "only by this `RULE`")
-	flags.DurationVar(&o.since, "since", adminapi.DefaultSince, "`HOW LONG` to look back, like 90s or 2h")
-	flags.IntVar(&o.count, "count", adminapi.DefaultDenials, "`N` entries at most, the newest")
+	flags.StringVar(&o.rule, "rule", "", "show only denials by this `RULE`")
+	flags.DurationVar(&o.since, "since", adminapi.UsualSince, "`DURATION` to look back, such as 90s or 2h")
+	flags.IntVar(&o.count, "count", adminapi.UsualDenials, "show at most the `N` newest entries")
 	return cmd
 }
 
-// query is what to ask for. The report notes whom it is about.
+// query returns the query of the admin API, and stores the parsed SUBJECT in r.
 func (o *denialsOptions) query(r *denialsReport, args []string) (url.Values, error) {
 	switch {
 	case o.since < time.Second:
-		return nil, fmt.Errorf("--since %s: write how long to look back, like 90s or 2h", o.since)
-	case o.count < 1 || o.count > adminapi.MaxDenials:
-		return nil, fmt.Errorf("--count %d: write 1 to %d", o.count, adminapi.MaxDenials)
+		return nil, fmt.Errorf("--since %s: must be at least 1s, such as 90s or 2h", o.since)
+	case o.count < 1 || o.count > adminapi.MostDenials:
+		return nil, fmt.Errorf("--count %d: must be 1 to %d", o.count, adminapi.MostDenials)
 	}
 	q := url.Values{"since": {strconv.Itoa(int(o.since.Seconds()))}, "limit": {strconv.Itoa(o.count)}}
 	if o.rule != "" {
@@ -89,18 +93,18 @@ func (o *denialsOptions) query(r *denialsReport, args []string) (url.Values, err
 		return q, nil
 	}
 	if _, ok := headgate.ParseSubject(args[0]); ok {
-		r.about = args[0]
+		r.subject = args[0]
 		q.Set("subject", args[0])
 		return q, nil
 	}
-	asked, notes, err := readSubject(args[0])
+	attributes, notes, err := parseSubject(args[0])
 	if err != nil {
 		return nil, err
 	}
-	r.about, r.asked, r.Notes = subjectText(asked), asked, append(r.Notes, notes...)
-	sent := denials.Query{Attributes: maps.Clone(asked)}
+	r.subject, r.attributes, r.Notes = subjectText(attributes), attributes, append(r.Notes, notes...)
+	sent := denials.Query{Attributes: maps.Clone(attributes)}
 	sent.Hide()
-	for _, name := range sortedNames(asked) {
+	for _, name := range sortedNames(attributes) {
 		q.Add("attribute", name+"="+sent.Attributes[name])
 	}
 	return q, nil
@@ -111,20 +115,20 @@ func (r *denialsReport) text() string {
 	var times int64
 	for i := range r.Denials.Denials {
 		times += r.Denials.Denials[i].Count
-		if r.asked == nil { // else they are not of whom was asked for
+		if r.attributes == nil { // otherwise the other requests have other attributes
 			times += r.Denials.Denials[i].Others
 		}
 	}
-	of, happened := "", "no request was denied"
-	if r.about != "" {
-		of = " of " + printable(r.about)
+	of, summary := "", "no requests were denied"
+	if r.subject != "" {
+		of = " of " + printable(r.subject)
 	}
 	if times > 0 {
-		happened = wording.Count(int(times), "denial") + of + ", the newest first"
+		summary = wording.Count(int(times), "denial") + of + ", newest first"
 	} else if of != "" {
-		happened = "no request" + of + " was denied"
+		summary = "no requests" + of + " were denied"
 	}
-	fmt.Fprintf(&b, "%s; since %s; %s\n", happened, instant(r.Since), answeredText(&r.Coverage))
+	fmt.Fprintf(&b, "%s; since %s; %s\n", summary, formatTime(r.Since), coverageText(&r.Coverage))
 	for i := range r.Denials.Denials {
 		b.WriteString("\n" + denialText(&r.Denials.Denials[i]))
 	}
@@ -134,76 +138,76 @@ func (r *denialsReport) text() string {
 	return b.String()
 }
 
-// notes are what to know besides, and what to do next.
+// notes returns warnings and suggested commands.
 func (r *denialsReport) notes() []string {
 	notes := r.Notes
 	if missing := missingText(&r.Coverage); missing != "" {
 		notes = append(notes, missing)
 	}
 	if r.Unrecorded > 0 {
-		notes = append(notes, wording.Count(int(r.Unrecorded), "denial")+" of anybody in this time could not be recorded: "+
-			"there were too many")
+		notes = append(notes, wording.Count(int(r.Unrecorded), "denial")+" (of all clients) in this period not recorded: "+
+			"too many at once")
 	}
 	if r.From.After(r.Since) {
-		notes = append(notes, "what was before "+instant(r.From)+" is not known: servers remember what they have denied since they "+
-			"started, and not for ever")
+		notes = append(notes, "denials before "+formatTime(r.From)+" are not available: servers keep recent denials in memory since they "+
+			"started")
 	}
-	if len(r.Denials.Denials) >= r.most {
-		notes = append(notes, "there may be more: --count shows them, --since and --rule narrow it down")
+	if len(r.Denials.Denials) >= r.count {
+		notes = append(notes, "there may be more: raise --count, or narrow the list with --since and --rule")
 	}
 	if len(r.Denials.Denials) > 0 {
 		first := &r.Denials.Denials[0]
 		add := ""
-		if first.Attributes["path"] == "" && r.asked["path"] == "" {
+		if first.Attributes["path"] == "" && r.attributes["path"] == "" {
 			add = " (add the path, which is not shown)"
 		}
-		if next := nextCommand(first, r.asked); next != nil {
-			notes = append(notes, "how it is now"+add+": "+command(r.client, next...))
+		if next := nextCommand(first, r.attributes); next != nil {
+			notes = append(notes, "current state"+add+": "+suggestCommand(r.client, next...))
 		}
 	}
 	return notes
 }
 
-// decidedBy says who decided, in words.
+// decidedBy describes each decision path.
 var decidedBy = map[headgate.Path]string{
 	headgate.PathStore:  "by the shared counter",
-	headgate.PathLease:  "here, by units taken from Redis in advance",
-	headgate.PathCache:  "here, by what Redis had said a moment ago",
-	headgate.PathLocal:  "here, by this server's share: Redis did not answer",
-	headgate.PathFailed: "by the rule's on_store_failure: Redis did not answer",
+	headgate.PathLease:  "locally, from units leased in advance",
+	headgate.PathCache:  "locally, from a recently cached denial",
+	headgate.PathLocal:  "locally, by the local fallback share: Redis unavailable",
+	headgate.PathFailed: "by on_store_failure: Redis unavailable",
 	headgate.PathRules:  "by the rule itself",
 }
 
-// denialText begins with what was denied how often by which limit, and goes on with what there is to know of it.
+// denialText formats a record: time, count and limit on the first line, details in a table below.
 func denialText(d *denials.Record) string {
-	when, often := instant(d.First), times(d.Count)
-	if last := instant(d.Last); last != when {
+	when, often := formatTime(d.First), times(d.Count)
+	if last := formatTime(d.Last); last != when {
 		when += " to " + d.Last.UTC().Format(time.TimeOnly)
 	}
 	if d.Others > 0 {
-		often += ", and " + times(d.Others) + " from others who count as the same subject,"
+		often += " (and " + times(d.Others) + " from other clients of the same subject)"
 	}
 	limit := d.Limit
 	switch d.Origin {
 	case headgate.FromTier.String():
-		limit += ", of tier " + d.Attributes["tier"]
+		limit += ", tier " + d.Attributes["tier"]
 	case headgate.FromOverride.String():
-		limit += ", by an override"
+		limit += ", override"
 	}
-	who := maps.Clone(d.Attributes)
-	delete(who, "method")
-	delete(who, "path")
-	asked := strings.Join(strings.Fields(d.Attributes["method"]+" "+d.Attributes["path"]+" "+wording.Attributes(who)), " ")
+	rest := maps.Clone(d.Attributes)
+	delete(rest, "method")
+	delete(rest, "path")
+	request := strings.Join(strings.Fields(d.Attributes["method"]+" "+d.Attributes["path"]+" "+wording.Attributes(rest)), " ")
 	rows := [][]string{
-		{"  asked", cmp.Or(printable(asked), "(not shown)")},
-		{"  why", whyDenied(d)},
+		{"  request", cmp.Or(printable(request), "(not shown)")},
+		{"  reason", denialReason(d)},
 		{"  decided", fmt.Sprintf("%s, on %s, rules version %s", cmp.Or(decidedBy[d.Path], string(d.Path)), printable(d.Node), d.RulesVersion)},
 		{"  subject", d.Subject},
 	}
 	if d.TraceID != "" {
 		rows = append(rows, []string{"  trace", d.TraceID})
 	}
-	return fmt.Sprintf("%s  denied %s by %s: %s\n%s", when, often, printable(limitOf(d.Rule, d.Name)), printable(limit),
+	return fmt.Sprintf("%s  denied %s by %s: %s\n%s", when, often, printable(qualifiedLimit(d.Rule, d.Name)), printable(limit),
 		wording.Table("", rows...))
 }
 
@@ -214,29 +218,30 @@ func times(n int64) string {
 	return wording.Number(n) + " times"
 }
 
-func whyDenied(d *denials.Record) string {
+func denialReason(d *denials.Record) string {
 	if d.Missing != "" {
-		return "the request has no " + d.Missing + ", on which the rule insists"
+		return "the request has no " + d.Missing + ", which the rule requires"
 	}
 	if d.Path == headgate.PathFailed {
-		return "Redis did not answer, and the rule's on_store_failure denies then"
+		return "Redis unavailable, and the rule's on_store_failure is deny"
 	}
-	why := fmt.Sprintf("%s left, it costs %s", wording.Number(max(d.Remaining, 0)), wording.Number(d.Cost))
+	reason := fmt.Sprintf("%s remaining, cost %s", wording.Number(max(d.Remaining, 0)), wording.Number(d.Cost))
 	if d.RetryAfter == nil {
-		return why + "; that is more than the limit ever has"
+		return reason + "; more than the limit ever grants"
 	}
-	return why + "; it would have passed " + strconv.Itoa(int(math.Ceil(*d.RetryAfter))) + " s later"
+	return reason + "; retry after " + strconv.Itoa(int(math.Ceil(*d.RetryAfter))) + " s"
 }
 
-// nextCommand are the words to type to see how it stands now; none if it is not known who it was.
-func nextCommand(d *denials.Record, asked headgate.Attributes) []string {
+// nextCommand returns the words of a headgate explain command for the denied request. It returns nil if no attribute identifies the
+// client. The attributes in SUBJECT complete those of the record.
+func nextCommand(d *denials.Record, attributes headgate.Attributes) []string {
 	known := headgate.Attributes{}
-	maps.Copy(known, asked)
+	maps.Copy(known, attributes)
 	maps.Copy(known, d.Attributes)
 	words := []string{"explain"}
 	for _, name := range []string{"method", "path"} {
 		value := known[name]
-		switch read, _, err := readArgument(value); {
+		switch read, _, err := parseArgument(value); {
 		case value == "":
 		case err == nil && read == name:
 			words = append(words, value)
@@ -244,18 +249,18 @@ func nextCommand(d *denials.Record, asked headgate.Attributes) []string {
 			words = append(words, name+"="+value)
 		}
 	}
-	var who, besides []string
+	var client, other []string
 	for _, name := range sortedNames(known) {
 		switch name {
 		case "method", "path", headgate.OtherMethod, headgate.OtherPath:
 		case "route", "tier":
-			besides = append(besides, name+"="+known[name])
+			other = append(other, name+"="+known[name])
 		default:
-			who = append(who, name+"="+known[name])
+			client = append(client, name+"="+known[name])
 		}
 	}
-	if len(who) == 0 {
+	if len(client) == 0 {
 		return nil
 	}
-	return slices.Concat(words, who, besides)
+	return slices.Concat(words, client, other)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// docsFiles are all that users read.
+// docsFiles returns the documentation files.
 func docsFiles(t *testing.T) []string {
 	t.Helper()
 	files := []string{"../../README.md"}
@@ -29,11 +29,11 @@ func docsFiles(t *testing.T) []string {
 var (
 	fenced = regexp.MustCompile("(?s)(?:^|\n)```(\\w*)\n(.*?)```")
 	inline = regexp.MustCompile("`headgate(\\s[^`]*)`")
-	// tabled are the commands of a table whose head says so, without the program's name.
+	// tabled matches the table of commands, which omits the name of the program.
 	tabled = regexp.MustCompile("(?s)\\| command \\| what it does \\|\n.*?\n\n")
 )
 
-// blocks are the fenced ones of a file, of this kind.
+// blocks returns the fenced code blocks of a language.
 func blocks(text, kind string) []string {
 	var all []string
 	for _, found := range fenced.FindAllStringSubmatch(text, -1) {
@@ -44,7 +44,7 @@ func blocks(text, kind string) []string {
 	return all
 }
 
-// typedCommands are the lines of a block that run this program, without its name.
+// typedCommands returns the headgate command lines in a block, without the name of the program.
 func typedCommands(block string) []string {
 	var all []string
 	for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
@@ -58,7 +58,7 @@ func typedCommands(block string) []string {
 	return all
 }
 
-// shellWords splits what is typed: quotes keep words together.
+// shellWords splits a command line into words, respecting quotes.
 func shellWords(command string) []string {
 	words := regexp.MustCompile(`(?:"[^"]*"|'[^']*'|\S)+`).FindAllString(command, -1)
 	for i := range words {
@@ -67,9 +67,9 @@ func shellWords(command string) []string {
 	return words
 }
 
-// understood finds the command that words name, and says what is wrong with its flags. Whole commands must have the arguments
-// that the command takes, too; others are mentioned in a sentence.
-func understood(words []string, whole bool) error {
+// checkCommandLine checks that the command and its flags exist. A whole command line must also have valid arguments; otherwise it is
+// mentioned in a sentence.
+func checkCommandLine(words []string, whole bool) error {
 	root := newRoot(&program{})
 	root.InitDefaultCompletionCmd()
 	cmd, rest, err := root.Find(words)
@@ -81,7 +81,7 @@ func understood(words []string, whole bool) error {
 			return err
 		}
 		if cmd.HasSubCommands() {
-			return fmt.Errorf("%s wants a subcommand", cmd.CommandPath())
+			return fmt.Errorf("%s needs a subcommand", cmd.CommandPath())
 		}
 		return cmd.ValidateArgs(cmd.Flags().Args())
 	}
@@ -98,7 +98,7 @@ func understood(words []string, whole bool) error {
 	return nil
 }
 
-// TestDocsCommands holds every command in the documentation to what the program takes: subcommands, flags, arguments.
+// TestDocsCommands checks the subcommands, flags and arguments of every command in the documentation.
 func TestDocsCommands(t *testing.T) {
 	t.Parallel()
 	typed, mentioned := 0, 0
@@ -110,7 +110,7 @@ func TestDocsCommands(t *testing.T) {
 		for _, block := range fenced.FindAllStringSubmatch(string(text), -1) {
 			for _, command := range typedCommands(block[2]) {
 				typed++
-				if err := understood(shellWords(command), true); err != nil {
+				if err := checkCommandLine(shellWords(command), true); err != nil {
 					t.Errorf("%s: headgate %s: %v", file, command, err)
 				}
 			}
@@ -124,7 +124,7 @@ func TestDocsCommands(t *testing.T) {
 				words := strings.Fields(code[1])
 				if len(words) == 1 && prefix != "" { // of `override set …`, `list`, `rm`
 					words = []string{prefix, words[0]}
-					if err := understood(words, false); err != nil {
+					if err := checkCommandLine(words, false); err != nil {
 						words = words[1:]
 					}
 				} else if len(words) > 0 {
@@ -135,31 +135,31 @@ func TestDocsCommands(t *testing.T) {
 		}
 		for _, mention := range mentions {
 			mentioned++
-			if err := understood(shellWords(mention[1]), false); err != nil {
+			if err := checkCommandLine(shellWords(mention[1]), false); err != nil {
 				t.Errorf("%s: headgate %s: %v", file, strings.TrimSpace(mention[1]), err)
 			}
 		}
 	}
 	if typed < 15 || mentioned < 40 {
-		t.Errorf("only %d commands to be typed and %d mentioned were found", typed, mentioned)
+		t.Errorf("found only %d command lines and %d mentions", typed, mentioned)
 	}
-	t.Logf("%d commands to be typed, %d mentioned", typed, mentioned)
+	t.Logf("%d command lines, %d mentions", typed, mentioned)
 }
 
-// TestUnderstood sees that wrong commands are found.
-func TestUnderstood(t *testing.T) {
+// TestCheckCommandLine checks that invalid commands are rejected.
+func TestCheckCommandLine(t *testing.T) {
 	t.Parallel()
 	for command, whole := range map[string]bool{
 		"rules aply x": true, "rules apply --yess": false, "nodes x": true, "token": true, "token destroy": false, "migrate --cfg x": true,
 		"override set a b": true, "nonsense": false,
 	} {
-		if err := understood(strings.Fields(command), whole); err == nil {
-			t.Errorf("%s is understood", command)
+		if err := checkCommandLine(strings.Fields(command), whole); err == nil {
+			t.Errorf("%s is accepted", command)
 		}
 	}
 }
 
-// runBy says which test runs the commands that stand in a file to be typed.
+// runBy names the test that runs the command lines of each file.
 var runBy = map[string]string{
 	"../../README.md":                                 "TestReadmeRules, and make quickstart",
 	"../../docs/control-plane.md":                     "TestControlPlaneDocs",
@@ -170,8 +170,8 @@ var runBy = map[string]string{
 	"../../examples/control-plane/README.md":          "TestControlPlaneExample",
 }
 
-// TestDocsRunBy sees that no file has commands to be typed that nothing runs.
-func TestDocsRunBy(t *testing.T) {
+// TestDocsCommandsAreRun checks that a test runs the command lines of every file.
+func TestDocsCommandsAreRun(t *testing.T) {
 	t.Parallel()
 	for _, file := range docsFiles(t) {
 		text, err := os.ReadFile(file)
@@ -188,7 +188,7 @@ func TestDocsRunBy(t *testing.T) {
 	}
 }
 
-// TestDocsRun runs commands that need little: a config of envoyproxy/ratelimit, and a server without tokens.
+// TestDocsRun runs the commands that need only a config of envoyproxy/ratelimit or a server without tokens.
 func TestDocsRun(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t)
@@ -213,16 +213,16 @@ func TestDocsRun(t *testing.T) {
 	r := serve(t, "--dev", "--config", file)
 	for _, block := range blocks(read("service.md"), "sh") {
 		for _, command := range typedCommands(block) {
-			command = strings.ReplaceAll("headgate "+command, "http://127.0.0.1:8083", "http://"+r.at("admin"))
-			if out, code := sh.run("echo hgt_any > token; " + command); code != 0 || !strings.HasPrefix(out, "allowed: ") {
+			command = strings.ReplaceAll("headgate "+command, "http://127.0.0.1:8083", "http://"+r.addressOf("admin"))
+			if out, code := sh.run("echo hgt_any > token; " + command); code != 0 || !strings.HasPrefix(out, "passes: ") {
 				t.Errorf("%s: exit %d: %s", command, code, out)
 			}
 		}
 	}
 }
 
-// TestControlPlaneDocs follows docs/control-plane.md to the letter, on a real PostgreSQL and Redis. Only addresses and where
-// secrets and state are kept differ, and the server takes any ports.
+// TestControlPlaneDocs runs the commands of docs/control-plane.md with a real PostgreSQL and Redis. Only addresses, ports and the
+// paths of secrets and state differ.
 func TestControlPlaneDocs(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/control-plane.md")
@@ -250,20 +250,20 @@ func TestControlPlaneDocs(t *testing.T) {
 	scripts := strings.Join(blocks(string(text), "sh"), "")
 	before, after, ok := strings.Cut(scripts, "headgate serve --config config.yaml &\n")
 	if !ok {
-		t.Fatal("it starts no server")
+		t.Fatal("the commands start no server")
 	}
-	in := "set -e; cd " + quoted(dir) + "\n"
+	in := "set -e; cd " + shellQuote(dir) + "\n"
 	if out, code := sh.run(in + before); code != 0 {
 		t.Fatalf("exit %d: %s", code, out)
 	}
 	r := serve(t, "--config", filepath.Join(dir, "config.yaml"))
-	after = replaceAll(t, after, map[string]string{"http://127.0.0.1:8083": "http://" + r.at("admin")})
-	// A node needs a moment to take rules that were just published.
+	after = replaceAll(t, after, map[string]string{"http://127.0.0.1:8083": "http://" + r.addressOf("admin")})
+	// A node loads published rules with a short delay.
 	after = strings.ReplaceAll(after, "headgate nodes\n", "for i in $(seq 100); do headgate nodes && break || sleep 0.1; done\nheadgate nodes\n")
 	after = strings.ReplaceAll(after, "curl ", "curl -sS --fail-with-body ")
 	out, code := sh.run(in + after)
 	for _, want := range []string{
-		"applied as version 1", "override 1: search for tenant=acme until ", "after   5,000 requests per minute, burst 1,000",
+		"applied as version 1", "override 1: search for tenant=acme; expires: ", "after   5,000 requests per minute, burst 1,000",
 		"1 node, 0 behind", `"name":"default_per_key"`,
 	} {
 		if code != 0 || !strings.Contains(out, want) {
@@ -272,12 +272,12 @@ func TestControlPlaneDocs(t *testing.T) {
 	}
 }
 
-// replaceAll replaces what must be there.
+// replaceAll replaces texts, each of which must occur.
 func replaceAll(t *testing.T, text string, pairs map[string]string) string {
 	t.Helper()
 	for old, with := range pairs {
 		if !strings.Contains(text, old) {
-			t.Fatalf("there is no %s in\n%s", old, text)
+			t.Fatalf("%s is missing in\n%s", old, text)
 		}
 		text = strings.ReplaceAll(text, old, with)
 	}

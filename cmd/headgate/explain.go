@@ -21,10 +21,10 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// askTimeout is for a person who waits, not for a request.
-const askTimeout = 5 * time.Second
+// explainTimeout bounds a call on behalf of a waiting user. It is longer than the timeout of a live request.
+const explainTimeout = 5 * time.Second
 
-// explainOptions are the flags.
+// explainOptions holds the flags of explain.
 type explainOptions struct {
 	rules                                      []string
 	redis, namespace, secretFile, passwordFile string
@@ -33,7 +33,7 @@ type explainOptions struct {
 	all                                        bool
 }
 
-// explainReport is the report, as all commands have one.
+// explainReport makes explain.Report a report.
 type explainReport struct{ *explain.Report }
 
 func (r explainReport) text() string { return r.Text() }
@@ -42,72 +42,74 @@ func newExplain(p *program) *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain (--rules PATH | --server ADDRESS) [flags] [METHOD] [PATH] [name=value...]",
-		Short: "Say whether a request would be denied now, by which rule, and why",
-		Long: `Say whether a request would be denied now, by which rule, and why. Nothing is charged.
+		Short: "Explain whether a request would be allowed now, and which rule decides",
+		Long: `Explain whether a request would be allowed now, and which rule decides. Nothing is charged.
 
-The request is what you know of it: a method, a path, and attributes as name=value. They are read as a server would; an
-api_key is hashed and never shown.
+Describe the request by a method, a path, and attributes as name=value. They are normalized as a server does; an api_key
+is hashed and never shown.
 
-With --rules the rules are read here, and Redis is asked from here. With --server, or the variable HEADGATE_SERVER, a
-running server is asked at its listen.admin; it wants a token, which is in --token-file or in the variable HEADGATE_TOKEN.
+With --rules, headgate reads the rule files locally and the counters from --redis. With --server or $HEADGATE_SERVER, it
+queries the admin API of a running server (listen.admin) with the token in --token-file or $HEADGATE_TOKEN.
 
-Exit code: 0 it would pass; 1 it would be denied; 2 the rules, Redis or the server cannot be asked.`,
+Exit codes:
+  0  the request would be allowed
+  1  the request would be denied
+  2  the rules, Redis or the server cannot be read`,
 		Example: `  headgate explain --rules rules/ --redis redis://127.0.0.1:6379 POST /api/v1/login ip=203.0.113.7
   headgate explain --server http://127.0.0.1:8083 --token-file token POST /api/v1/login ip=203.0.113.7`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(o.rules) == 0 && o.redis == "" {
-				fromVariable(cmd, &o.server)
+				serverFromEnv(cmd, &o.server)
 			}
-			q, err := readQuestion(args)
+			q, err := parseRequest(args)
 			if err = cmp.Or(err, o.check()); err != nil {
 				return usage(cmd, err)
 			}
-			ask := explainHere
+			run := explainLocal
 			if o.server.Server != "" {
-				ask = explainThere
+				run = explainRemote
 			}
-			r, err := ask(cmd.Context(), &o, q)
+			r, err := run(cmd.Context(), &o, q)
 			if err != nil {
 				return err
 			}
-			return p.end(explainReport{r}, verdict(r.Allowed))
+			return p.finish(explainReport{r}, failUnless(r.Allowed))
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&o.rules, "rules", nil, "`PATH` of a rule file or a directory of them; may be repeated")
-	flags.StringVar(&o.redis, "redis", "", "`ADDRESS` of Redis: redis://host:6379, sentinel://…/master, cluster://…")
-	flags.StringVar(&o.namespace, "namespace", "", "`NAME` under which the servers count")
-	flags.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the servers' secret for subjects, if they have one")
-	flags.StringVar(&o.passwordFile, "redis-password-file", "", "`FILE` with the password of Redis")
+	flags.StringArrayVar(&o.rules, "rules", nil, "`PATH` of a rule file or directory (repeatable)")
+	flags.StringVar(&o.redis, "redis", "", "`ADDRESS` of Redis: redis://host:6379, sentinel://…/master or cluster://…")
+	flags.StringVar(&o.namespace, "namespace", "", "`NAME` of the namespace in Redis, as in the servers' config")
+	flags.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the servers' secret for hashing subjects (secret_file)")
+	flags.StringVar(&o.passwordFile, "redis-password-file", "", "`FILE` with the Redis password")
 	serverFlags(cmd, &o.server)
-	flags.Int64Var(&o.cost, "cost", 1, "multiply what the rules say the request costs by `N`")
-	flags.BoolVar(&o.all, "all", false, "show all rules that do not apply")
+	flags.Int64Var(&o.cost, "cost", 1, "multiply the cost that each rule computes by `N`")
+	flags.BoolVar(&o.all, "all", false, "list all rules that do not apply")
 	return cmd
 }
 
-// check says which flags do not fit together, and completes addresses.
+// check rejects conflicting flags, and adds the scheme to the Redis address.
 func (o *explainOptions) check() error {
-	besideRedis := o.namespace != "" || o.passwordFile != "" || o.secretFile != ""
-	besideServer := o.server.TokenFile != "" || o.server.CAFile != ""
+	redisFlags := o.namespace != "" || o.passwordFile != "" || o.secretFile != ""
+	clientFlags := o.server.TokenFile != "" || o.server.CAFile != ""
 	switch {
-	case o.server.Server != "" && (len(o.rules) > 0 || o.redis != "" || besideRedis):
-		return errors.New("a server has its own rules and Redis: give --server with --token-file and --ca-file only, or " +
-			"--rules with --redis and what belongs to it")
-	case o.server.Server == "" && besideServer:
+	case o.server.Server != "" && (len(o.rules) > 0 || o.redis != "" || redisFlags):
+		return errors.New("--server cannot be combined with --rules and Redis flags: use --server with --token-file and --ca-file, or " +
+			"--rules with the Redis flags")
+	case o.server.Server == "" && clientFlags:
 		return errNoServer
 	case o.server.Server == "" && len(o.rules) == 0:
-		return errors.New("say where the rules are: --rules PATH; or which server to ask: give --server ADDRESS or set " +
-			adminclient.ServerVariable)
+		return errors.New("no rules given: use --rules PATH, use --server ADDRESS or set " + adminclient.ServerVariable)
 	case o.cost < 1 || o.cost > headgate.MaxCost:
-		return fmt.Errorf("--cost %d: write 1 to %d", o.cost, headgate.MaxCost)
-	case o.redis == "" && besideRedis:
-		return errors.New("say which Redis to ask: --redis ADDRESS")
+		return fmt.Errorf("--cost %d: must be 1 to %d", o.cost, headgate.MaxCost)
+	case o.redis == "" && redisFlags:
+		return errors.New("no Redis given: use --redis ADDRESS")
 	}
 	o.redis = withScheme(o.redis, "redis://")
 	return nil
 }
 
-// withScheme leaves an address alone that has one, or that is not given.
+// withScheme adds the scheme to an address that has none. It does not change an empty address.
 func withScheme(address, scheme string) string {
 	if address == "" || strings.Contains(address, "://") {
 		return address
@@ -115,12 +117,12 @@ func withScheme(address, scheme string) string {
 	return scheme + address
 }
 
-func (o *explainOptions) question(q *question) explain.Question {
+func (o *explainOptions) question(q *typedRequest) explain.Question {
 	return explain.Question{Attributes: q.attributes, Cost: o.cost, All: o.all}
 }
 
-// explainHere asks the rules, and Redis if there is one.
-func explainHere(ctx context.Context, o *explainOptions, q *question) (*explain.Report, error) {
+// explainLocal evaluates the rules locally, with the counters in Redis if --redis is given.
+func explainLocal(ctx context.Context, o *explainOptions, q *typedRequest) (*explain.Report, error) {
 	document, err := ruledoc.Load(o.rules...)
 	if err != nil {
 		return nil, err
@@ -129,7 +131,7 @@ func explainHere(ctx context.Context, o *explainOptions, q *question) (*explain.
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
 	var store headgate.Store = memstore.New(memstore.Options{})
 	place := explain.Place{RulesFrom: o.rules}
@@ -147,19 +149,19 @@ func explainHere(ctx context.Context, o *explainOptions, q *question) (*explain.
 	}
 	explanation, err := limiter.Explain(ctx, headgate.Request{Attributes: q.attributes, Cost: o.cost})
 	if err != nil {
-		return nil, fmt.Errorf("%s did not answer: %w", place.Redis, err)
+		return nil, fmt.Errorf("%s: read counters: %w", place.Redis, err)
 	}
 	q.compare(document)
 	r := explain.New(&explanation, o.question(q), place, q.notes...)
 	if o.redis == "" {
-		r.Time = time.Time{} // no counters were asked
+		r.Time = time.Time{} // no counters were read
 	}
 	return r, nil
 }
 
-// explainThere asks a running server.
-func explainThere(ctx context.Context, o *explainOptions, q *question) (*explain.Report, error) {
-	c, err := connect(o.server, askTimeout)
+// explainRemote queries a running server.
+func explainRemote(ctx context.Context, o *explainOptions, q *typedRequest) (*explain.Report, error) {
+	c, err := connect(o.server, explainTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -172,8 +174,8 @@ func explainThere(ctx context.Context, o *explainOptions, q *question) (*explain
 	return r, nil
 }
 
-// compare notes what is odd about the request in view of the rules.
-func (q *question) compare(d *ruledoc.Document) {
+// compare adds a note about attributes of the request that no rule uses.
+func (q *typedRequest) compare(d *ruledoc.Document) {
 	var exempt []string
 	for _, x := range d.Exemptions {
 		exempt = append(exempt, x.Attribute)

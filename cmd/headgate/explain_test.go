@@ -20,7 +20,7 @@ import (
 
 const password = "p4ss/w0rd@r3dis"
 
-// charge makes real requests, as a server does.
+// charge sends requests through a limiter with the same counters as a server.
 func charge(t *testing.T, o redisstore.Options, secret string, times int, attributes headgate.Attributes) {
 	t.Helper()
 	chargeBy(t, "testdata/rules.yaml", o, secret, times, attributes)
@@ -65,7 +65,7 @@ func TestExplainRedis(t *testing.T) {
 		"explain", "--rules", "testdata/rules.yaml", "--redis", address, "POST", "/api/v1/login/", "ip=2001:db8::5",
 	}
 	var first outcome
-	for range 3 { // it consumes nothing
+	for range 3 { // explain charges nothing
 		first = start(t, args...)
 		want := regexp.MustCompile(`^429: denied by login-by-ip; retry after [1-6]?\d s\n(?s:.*)` +
 			regexp.QuoteMeta(address) + `, at 20(?s:.*)\n  login-by-ip  10/minute, fixed_window  ip=2001:db8::/64  10 of 10` +
@@ -75,13 +75,13 @@ func TestExplainRedis(t *testing.T) {
 			t.Fatalf("exit %d %s\n%s", first.code, first.errors, first.out)
 		}
 	}
-	// The key and field lead to the counter.
+	// The printed key and field locate the counter.
 	where := regexp.MustCompile(`(hg2:headgate:\S+)  ([0-9a-f]{12})  login-by-ip`).FindStringSubmatch(first.out)
 	if where == nil {
 		t.Fatal(first.out)
 	}
 	field, _ := hex.DecodeString(where[2])
-	if there := server.Must(t, "HEXISTS", where[1], string(field)); there != int64(1) {
+	if exists := server.Must(t, "HEXISTS", where[1], string(field)); exists != int64(1) {
 		t.Errorf("no counter at %v", where)
 	}
 
@@ -91,7 +91,7 @@ func TestExplainRedis(t *testing.T) {
 		l.Remaining != 0 || l.Key != where[1] || l.Field != where[2] || l.ResetAfter != *l.RetryAfter {
 		t.Errorf("%+v", e)
 	}
-	// Another namespace has other counters.
+	// Another namespace has separate counters.
 	if o := start(t, append(args, "--namespace", "other")...); o.code != 0 || !strings.Contains(o.out, "hg2:other:") {
 		t.Errorf("%+v", o)
 	}
@@ -111,7 +111,7 @@ func TestExplainShadowAndDelay(t *testing.T) {
 	}
 }
 
-// TestExplainSecrets runs with all secrets there are, and finds none of them in what is printed.
+// TestExplainSecrets checks that the output contains none of the secrets.
 func TestExplainSecrets(t *testing.T) {
 	t.Parallel()
 	server := testenv.Start(t, testenv.Redis)
@@ -119,7 +119,7 @@ func TestExplainSecrets(t *testing.T) {
 	address := "redis://" + server.Addr()
 	const secret, key, token = "subject-secret-99", "raw-key-0815-xyz", "token-7f6e5d" //nolint:gosec // G101: made up
 	partner := headgate.Attributes{"path": "/partners/x", "api_key": headgate.HashKey(key)}
-	charge(t, redisstore.Options{Address: address, Password: password}, secret, 40, partner) // a minute's worth
+	charge(t, redisstore.Options{Address: address, Password: password}, secret, 40, partner) // most of a minute's limit
 
 	found := regexp.MustCompile(`\n  partners +50/minute +api_key=sha256:\S+ +[1-9]\d* of 50`)
 	common := []string{
@@ -159,7 +159,7 @@ func TestExplainSecrets(t *testing.T) {
 	}
 }
 
-func TestExplainRedisAway(t *testing.T) {
+func TestExplainRedisUnavailable(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -170,12 +170,12 @@ func TestExplainRedisAway(t *testing.T) {
 	silent := testenv.Start(t, testenv.Redis)
 	silent.Pause()
 	t.Cleanup(silent.Resume)
-	// Whoever asks may lose patience before that.
+	// The caller may cancel before explainTimeout.
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	began := time.Now()
 	err = run(ctx, []string{"explain", "--rules", "testdata/rules.yaml", "--redis", silent.Addr()}, io.Discard)
-	if code, text := ending(err); code != 2 || !strings.Contains(text, silent.Addr()) || time.Since(began) > time.Second {
+	if code, text := exitStatus(err); code != 2 || !strings.Contains(text, silent.Addr()) || time.Since(began) > time.Second {
 		t.Errorf("after %s: %d %s", time.Since(began), code, text)
 	}
 	for _, address := range []string{closed, silent.Addr()} {
@@ -189,17 +189,17 @@ func TestExplainRedisAway(t *testing.T) {
 			if strings.Contains(o.errors, "hunter22") {
 				t.Errorf("the password is shown: %s", o.errors)
 			}
-			if took := time.Since(began); took > 7*time.Second {
-				t.Errorf("it took %s", took)
+			if elapsed := time.Since(began); elapsed > 7*time.Second {
+				t.Errorf("it took %s", elapsed)
 			}
 		})
 	}
 }
 
-// TestQuestionIdle is about attributes that rules look at without naming them.
-func TestQuestionIdle(t *testing.T) {
+// TestUnusedAttributesAreNoted checks that attributes which rules use implicitly are not reported as unused.
+func TestUnusedAttributesAreNoted(t *testing.T) {
 	t.Parallel()
-	q, err := readQuestion([]string{"user=ann", "service_account=ci", "tenant=acme", "tier=free"})
+	q, err := parseRequest([]string{"user=ann", "service_account=ci", "tenant=acme", "tier=free"})
 	if err != nil {
 		t.Fatal(err)
 	}

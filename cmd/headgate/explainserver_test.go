@@ -25,8 +25,8 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// admin is a server's admin API over these counters, and the file of a token that it knows.
-func admin(t *testing.T, store headgate.Store, o adminapi.Options) (handler http.Handler, token string) {
+// adminServer returns the admin API of a server with this store, and a file with a valid token.
+func adminServer(t *testing.T, store headgate.Store, o adminapi.Options) (handler http.Handler, token string) {
 	t.Helper()
 	document, err := ruledoc.Load("testdata/rules.yaml")
 	if err != nil {
@@ -45,19 +45,19 @@ func admin(t *testing.T, store headgate.Store, o adminapi.Options) (handler http
 	return adminapi.New(limiter, o), secretFile(t, made.Token)
 }
 
-func serving(t *testing.T, h http.Handler) *httptest.Server {
+func newHTTPServer(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	return server
 }
 
-// TestExplainServerMemory is about a server without Redis.
+// TestExplainServerMemory explains a request on a server without Redis.
 func TestExplainServerMemory(t *testing.T) {
 	t.Parallel()
 	clock := func() time.Time { return time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC) }
-	handler, token := admin(t, memstore.New(memstore.Options{Clock: clock}), adminapi.Options{})
-	server := serving(t, handler)
+	handler, token := adminServer(t, memstore.New(memstore.Options{Clock: clock}), adminapi.Options{})
+	server := newHTTPServer(t, handler)
 	address := server.Listener.Addr().String()
 	args := []string{
 		"explain", "--server", address, "--token-file", token, "--cost", "3", "GET", "/api/v1//search/x",
@@ -78,9 +78,9 @@ Limits that apply
   everything                 50000/minute            all requests                           0 of 50,000, cost 3         allowed
 
 Notes
-  path /api/v1//search/x is read as /api/v1/search/x
-  api_key is read as sha256:8BgO_c44N2VRnyi8HNtnmG, its hash
-  a server might read the path as /api/v1//search/x: rules that match any reading apply
+  path /api/v1//search/x normalized to /api/v1/search/x
+  api_key hashed to sha256:8BgO_c44N2VRnyi8HNtnmG
+  an upstream may interpret the path as /api/v1//search/x: rules that match any interpretation apply
 
 Rules that do not apply
   login-by-ip  method is GET, not POST
@@ -99,8 +99,8 @@ Rules that do not apply
 	}
 }
 
-// TestExplainServerSame sees that a server says what the rules and Redis say.
-func TestExplainServerSame(t *testing.T) {
+// TestExplainServerMatchesLocal checks that --server and --rules with --redis print the same explanation.
+func TestExplainServerMatchesLocal(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Start(t, testenv.Redis)
 	address := "redis://" + redis.Addr()
@@ -116,11 +116,11 @@ func TestExplainServerSame(t *testing.T) {
 		headgate.Attributes{"method": "POST", "path": "/api/v1/login", "ip": "192.0.2.1"})
 	charge(t, redisstore.Options{Address: address}, "", 2,
 		headgate.Attributes{"method": "POST", "path": "/mail", "user": "ann", "user_agent": "legacy/1"})
-	handler, token := admin(t, store, adminapi.Options{Redis: address, Key: store.Key})
-	server := serving(t, handler)
-	varies := regexp.MustCompile(`\d+ free in the queue|\d+ of [\d,]+|in \d+ s|\d+ s\b|[\d.]+m?s\b|at 20\S+`)
+	handler, token := adminServer(t, store, adminapi.Options{Redis: address, Key: store.Key})
+	server := newHTTPServer(t, handler)
+	varies := regexp.MustCompile(`room for \d+|\d+ of [\d,]+|in \d+ s|\d+ s\b|[\d.]+m?s\b|at 20\S+`)
 	same := func(text string) string { return strings.Join(strings.Fields(varies.ReplaceAllString(text, " ")), " ") }
-	for _, question := range []string{
+	for _, request := range []string{
 		"POST /api/v1//login ip=192.0.2.1",
 		"POST /mail user=ann user_agent=legacy/1",
 		"GET /partners/x ip=203.0.113.7",
@@ -128,12 +128,12 @@ func TestExplainServerSame(t *testing.T) {
 		"GET /x ip=10.1.2.3 region=eu claim.x=y",
 		"",
 	} {
-		asked := strings.Fields(question)
-		here := start(t, append([]string{"explain", "--rules", "testdata/rules.yaml", "--redis", address}, asked...)...)
-		there := start(t, append([]string{"explain", "--server", server.URL, "--token-file", token}, asked...)...)
-		before, after, ok := strings.Cut(there.out, "\n  server    "+server.URL)
-		if !ok || here.code != there.code || same(before+after) != same(here.out) {
-			t.Errorf("%s\nhere %+v\nthere %+v", question, here, there)
+		args := strings.Fields(request)
+		local := start(t, append([]string{"explain", "--rules", "testdata/rules.yaml", "--redis", address}, args...)...)
+		remote := start(t, append([]string{"explain", "--server", server.URL, "--token-file", token}, args...)...)
+		before, after, ok := strings.Cut(remote.out, "\n  server    "+server.URL)
+		if !ok || local.code != remote.code || same(before+after) != same(local.out) {
+			t.Errorf("%s\nlocal %+v\nremote %+v", request, local, remote)
 		}
 	}
 	redis.Kill()
@@ -143,12 +143,12 @@ func TestExplainServerSame(t *testing.T) {
 	}
 }
 
-// TestExplainServerTLS is about a private authority.
+// TestExplainServerTLS connects to a server whose certificate is signed by a private CA.
 func TestExplainServerTLS(t *testing.T) {
 	t.Parallel()
-	handler, token := admin(t, memstore.New(memstore.Options{}), adminapi.Options{})
+	handler, token := adminServer(t, memstore.New(memstore.Options{}), adminapi.Options{})
 	server := httptest.NewUnstartedServer(handler)
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo) // of handshakes that fail on purpose
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo) // discards the errors of expected handshake failures
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	certificate := pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}
@@ -173,13 +173,13 @@ func TestExplainServerTLS(t *testing.T) {
 	}
 }
 
-// TestExplainServerErrors is about what somebody reads at night.
+// TestExplainServerErrors checks the error messages of all connection problems.
 func TestExplainServerErrors(t *testing.T) {
 	t.Parallel()
-	handler, token := admin(t, memstore.New(memstore.Options{}), adminapi.Options{})
-	ours := serving(t, handler).URL
-	answers := func(status int, contentType, body string) string {
-		return serving(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler, token := adminServer(t, memstore.New(memstore.Options{}), adminapi.Options{})
+	ours := newHTTPServer(t, handler).URL
+	responds := func(status int, contentType, body string) string {
+		return newHTTPServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", contentType)
 			w.Header().Set("Location", ours+r.URL.Path)
 			w.WriteHeader(status)
@@ -204,16 +204,16 @@ func TestExplainServerErrors(t *testing.T) {
 		{ours, "", none},
 		{ours, secretFile(t, "hgt_wrong"), unknown},
 		{ours + "/x", token, stranger},
-		{answers(200, "text/html", "<html>"), token, stranger},
-		{answers(200, "application/json", "{}"), token, stranger},
-		{answers(500, "text/plain", "oh"), token, stranger},
-		{answers(307, "text/plain", ""), token, stranger},
-		{answers(404, problem, `{"detail": "no"}`), token, stranger},
-		{answers(401, "text/plain", ""), token, stranger},
-		{answers(429, problem, `{"detail": "too many wrong tokens"}`), token, "SERVER: too many wrong tokens"},
+		{responds(200, "text/html", "<html>"), token, stranger},
+		{responds(200, "application/json", "{}"), token, stranger},
+		{responds(500, "text/plain", "oh"), token, stranger},
+		{responds(307, "text/plain", ""), token, stranger},
+		{responds(404, problem, `{"detail": "no"}`), token, stranger},
+		{responds(401, "text/plain", ""), token, stranger},
+		{responds(429, problem, `{"detail": "too many wrong tokens"}`), token, "SERVER: too many wrong tokens"},
 		{
-			answers(200, "application/json", `{"version": 2}`), token,
-			"SERVER: report version 2 is newer than this headgate: install a newer headgate",
+			responds(200, "application/json", `{"version": 2}`), token,
+			"SERVER is newer than this headgate, and answers in version 2: take a newer headgate",
 		},
 		{strings.Replace(ours, "http:", "https:", 1), token, "SERVER: the server does not use TLS: write " + ours},
 		{"http://192.0.2.1:8083", token, inClear},
@@ -236,8 +236,8 @@ func TestExplainServerErrors(t *testing.T) {
 	}
 }
 
-// TestExplainServerSilent sees that nobody waits for long.
-func TestExplainServerSilent(t *testing.T) {
+// TestExplainServerTimeout checks that an unresponsive server does not block the command.
+func TestExplainServerTimeout(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -247,16 +247,16 @@ func TestExplainServerSilent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	err = run(ctx, []string{"explain", "--server", silent.Addr().String()}, io.Discard)
-	want := fmt.Sprintf("headgate: http://%s: no response within 5s: ", silent.Addr())
-	if code, text := ending(err); code != 2 || !strings.HasPrefix(text, want) {
+	want := fmt.Sprintf("headgate: http://%s did not answer within 5s: ", silent.Addr())
+	if code, text := exitStatus(err); code != 2 || !strings.HasPrefix(text, want) {
 		t.Errorf("%d %s", code, text)
 	}
 }
 
-// TestExplainServerVariable is not parallel: it changes the environment.
+// TestExplainServerVariable cannot run in parallel because it changes the environment.
 func TestExplainServerVariable(t *testing.T) {
-	handler, file := admin(t, memstore.New(memstore.Options{}), adminapi.Options{})
-	server := serving(t, handler)
+	handler, file := adminServer(t, memstore.New(memstore.Options{}), adminapi.Options{})
+	server := newHTTPServer(t, handler)
 	token, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestExplainServerVariable(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	if o := start(t, "explain", "--server", server.URL, "--token-file", secretFile(t, "hgt_wrong")); o.code != 2 {
-		t.Errorf("the variable counts more than the file: %+v", o)
+		t.Errorf("the variable takes precedence over the file: %+v", o)
 	}
 	t.Setenv("HEADGATE_TOKEN", "hgt_wrong")
 	o := start(t, "explain", "--server", server.URL)
@@ -278,8 +278,8 @@ func TestExplainServerVariable(t *testing.T) {
 func TestTokenCreate(t *testing.T) {
 	t.Parallel()
 	o := start(t, "token", "create", "ann")
-	want := regexp.MustCompile(`^Give this to ann, it is not shown again:\nhgt_\S{43}\n\n` +
-		`Append this to the file that admin\.tokens_file names:\n[0-9a-f]{64} ann\n$`)
+	want := regexp.MustCompile(`^Token for ann \(not shown again\):\nhgt_\S{43}\n\n` +
+		`Append this line to the file at admin\.tokens_file:\n[0-9a-f]{64} ann\n$`)
 	if o.code != 0 || !want.MatchString(o.out) {
 		t.Errorf("%+v", o)
 	}

@@ -33,45 +33,45 @@ import (
 )
 
 const (
-	// hostileInputs is how many each listener gets, from so many connections at a time.
+	// hostileInputs is the number of inputs that each listener receives, from attackers concurrent connections.
 	hostileInputs, attackers = 10_000, 8
-	// slowClients is how many each listener gets besides, and slowCut when the last must be gone: after the time that it
-	// has for a header, and some for a busy machine.
+	// slowClients is the number of additional slow clients of each listener. All of them must be disconnected after slowCut: the
+	// read timeout of headers plus a margin for a busy machine.
 	slowClients, slowCut = 200, 7 * time.Second
-	// mostCut is how many inputs to a listener may be cut before they are answered, because the machine stood still for as
-	// long as a client has for a header.
-	mostCut = 10
-	// guessingFrom is the address of those who guess tokens, for which nobody else is to blame.
+	// maxCut is the number of inputs to a listener that may be disconnected without a response, because the machine stalled for
+	// longer than the read timeout of headers.
+	maxCut = 10
+	// guessingFrom is the address of clients that guess tokens, so that no other client is throttled for it.
 	guessingFrom = "127.0.0.2"
 )
 
-// hostile is one way to be so.
+// hostile is one kind of hostile input.
 type hostile struct {
 	name string
-	// want are the answers that are right. The first must be seen at least once; "none" is a connection that ends without.
+	// want lists the correct responses. The first must occur at least once; "none" is a connection closed without a response.
 	want string
-	// most is how many inputs there are of this kind; 0 means an equal part of the rest.
-	most int
-	// do is one input, and all answers to it.
+	// count is the number of inputs of this kind; 0 means an equal share of the rest.
+	count int
+	// do sends one input and returns all responses to it.
 	do func(r *rand.Rand, address string) []string
 }
 
-func (k hostile) atMost(n int) hostile {
-	k.most = n
+func (k hostile) times(n int) hostile {
+	k.count = n
 	return k
 }
 
-// tally is what became of the inputs to one listener.
+// tally counts the responses of one listener.
 type tally struct {
 	mu   sync.Mutex
-	seen map[string]map[string]int // by kind and answer
+	seen map[string]map[string]int // by kind and response
 	bad  []string
 	cut  int
 }
 
-func (y *tally) note(listener string, input int, k *hostile, answers []string) {
-	if len(answers) == 0 {
-		answers = []string{"none"}
+func (y *tally) note(listener string, input int, k *hostile, responses []string) {
+	if len(responses) == 0 {
+		responses = []string{"none"}
 	}
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -79,20 +79,20 @@ func (y *tally) note(listener string, input int, k *hostile, answers []string) {
 		y.seen[k.name] = map[string]int{}
 	}
 	y.seen[k.name]["inputs"]++
-	for _, a := range answers {
+	for _, a := range responses {
 		y.seen[k.name][a]++
-		if a == "none" && !slices.Contains(strings.Fields(k.want), a) && y.cut < mostCut {
+		if a == "none" && !slices.Contains(strings.Fields(k.want), a) && y.cut < maxCut {
 			y.cut++
 			continue
 		}
 		if !slices.Contains(strings.Fields(k.want), a) && len(y.bad) < 20 {
-			y.bad = append(y.bad, fmt.Sprintf("%s, input %d, %s: answered %s, which is none of %s", listener, input, k.name, a,
+			y.bad = append(y.bad, fmt.Sprintf("%s, input %d, %s: response %s, want one of %s", listener, input, k.name, a,
 				k.want))
 		}
 	}
 }
 
-// attack sends all inputs to one listener.
+// attack sends all inputs to one listener and checks the responses.
 func attack(t *testing.T, seed uint64, listener, address string, kinds []hostile) {
 	plan := planOf(kinds)
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
@@ -114,7 +114,7 @@ func attack(t *testing.T, seed uint64, listener, address string, kinds []hostile
 		total += y.seen[k.name]["inputs"]
 		first, _, _ := strings.Cut(k.want, " ")
 		if y.seen[k.name][first] == 0 {
-			t.Errorf("%s, %s: never answered %s", listener, k.name, first)
+			t.Errorf("%s, %s: response %s never occurred", listener, k.name, first)
 		}
 		lines = append(lines, fmt.Sprintf("  %-28s %v", k.name, y.seen[k.name]))
 	}
@@ -127,14 +127,14 @@ func attack(t *testing.T, seed uint64, listener, address string, kinds []hostile
 	}
 }
 
-// planOf is which kind each input is of.
+// planOf returns the kind of each input, as an index into kinds.
 func planOf(kinds []hostile) []int {
 	var plan, rest []int
 	for i, k := range kinds {
-		if k.most == 0 {
+		if k.count == 0 {
 			rest = append(rest, i)
 		}
-		for range k.most {
+		for range k.count {
 			plan = append(plan, i)
 		}
 	}
@@ -144,17 +144,18 @@ func planOf(kinds []hostile) []int {
 	return plan
 }
 
-// honestTokens and hostileTokens are how many people ask the admin API in turn, so that none of them asks too often.
+// honestTokens and hostileTokens are the numbers of tokens that callers of the admin API use in turn, so that none of them is rate
+// limited.
 const (
 	honestTokens  = 10
 	hostileTokens = 200
 )
 
-// fortress is a server under attack, and what its honest callers use.
+// fortress is a server under attack, with the clients of its honest callers.
 type fortress struct {
-	*running
+	*testServer
 	pid    int
-	tokens []string // the first are those of honest callers
+	tokens []string // the tokens of honest callers come first
 	client *http.Client
 	conn   *grpc.ClientConn
 }
@@ -176,24 +177,24 @@ func newFortress(t *testing.T) *fortress {
 		lines.WriteString(line + "\n")
 	}
 	writeFile(t, filepath.Join(dir, "tokens"), lines.String())
-	f.running, f.pid = serveBinary(t, "--config", file)
-	f.says("Redis answers")
+	f.testServer, f.pid = serveBinary(t, "--config", file)
+	f.waitForLog(redisConnected)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	f.client = &http.Client{Transport: transport, Timeout: patience}
 	var err error
-	if f.conn, err = grpc.NewClient(f.at("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+	if f.conn, err = grpc.NewClient(f.addressOf("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.conn.Close() })
 	return f
 }
 
-// serveBinary runs the program as a process of its own.
-func serveBinary(t *testing.T, args ...string) (r *running, pid int) {
+// serveBinary runs the server as a separate process.
+func serveBinary(t *testing.T, args ...string) (r *testServer, pid int) {
 	t.Helper()
 	binary := testenv.BuildHeadgate(t)
-	r = &running{t: t, done: make(chan struct{})}
+	r = &testServer{t: t, done: make(chan struct{})}
 	cmd := exec.Command(binary, append([]string{"serve"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &r.out, &r.log
 	if err := cmd.Start(); err != nil {
@@ -210,18 +211,18 @@ func serveBinary(t *testing.T, args ...string) (r *running, pid int) {
 	return r, cmd.Process.Pid
 }
 
-// honest is a caller who asks all the while.
+// honest records the calls of an honest caller.
 type honest struct {
-	took []time.Duration
-	late int // answers that the store did not give in time
-	errs []error
+	elapsed []time.Duration
+	late    int // decisions without a timely response of the store
+	errs    []error
 }
 
-// ask asks once. The question says whether the store answered in time.
-func (h *honest) ask(question func() (stored bool, err error)) {
+// call runs one probe, which reports whether the store responded in time.
+func (h *honest) call(probe func() (stored bool, err error)) {
 	began := time.Now()
-	stored, err := question()
-	h.took = append(h.took, time.Since(began))
+	stored, err := probe()
+	h.elapsed = append(h.elapsed, time.Since(began))
 	switch {
 	case err != nil:
 		h.errs = append(h.errs, err)
@@ -230,42 +231,42 @@ func (h *honest) ask(question func() (stored bool, err error)) {
 	}
 }
 
-// result is the median and the longest time. Every answer must have been right.
+// result returns the median and the longest duration. It fails the test if a response was wrong.
 func (h *honest) result(t *testing.T, name string) (median, longest time.Duration) {
 	t.Helper()
 	for _, err := range h.errs[:min(len(h.errs), 5)] {
 		t.Errorf("%s: %v", name, err)
 	}
-	slices.Sort(h.took)
-	n := len(h.took)
-	median, longest = h.took[n/2], h.took[n-1]
-	t.Logf("%-15s asked %d times, %d wrong, %d by the store too late; median %v, 99 %% %v, longest %v",
-		name, n, len(h.errs), h.late, median, h.took[n*99/100], longest)
+	slices.Sort(h.elapsed)
+	n := len(h.elapsed)
+	median, longest = h.elapsed[n/2], h.elapsed[n-1]
+	t.Logf("%-15s %d calls, %d wrong, %d without the store; median %v, 99th percentile %v, longest %v",
+		name, n, len(h.errs), h.late, median, h.elapsed[n*99/100], longest)
 	return median, longest
 }
 
-// fresh is a user who asks four times under a limit of three.
+// fresh sends four checks for each user, with a limit of three.
 type fresh struct{ users, left int64 }
 
-// next has the user ask, and says whether the store answered, and what is wrong with the answer. After one that is not
-// the store's nobody knows what was counted.
-func (f *fresh) next(name string, ask func(user string) (answer, error)) (stored bool, err error) {
+// next sends the next check, reports whether the store decided, and returns an error if the response is wrong. After a response without
+// the store the count is unknown, so the next call uses a new user.
+func (f *fresh) next(name string, check func(user string) (checkResponse, error)) (stored bool, err error) {
 	if f.left < 0 || f.users == 0 {
 		f.users, f.left = f.users+1, 3
 	}
-	a, err := ask(fmt.Sprint(name, f.users))
+	a, err := check(fmt.Sprint(name, f.users))
 	if err != nil || a.Path == "local" {
 		f.left = -1
 		return false, err
 	}
 	if a.Path != "store" && (f.left > 0 || a.Path != "cache") || a.Allowed != (f.left > 0) || a.Remaining != max(0, f.left-1) {
-		return true, fmt.Errorf("a user with %d left was answered %+v", f.left, a)
+		return true, fmt.Errorf("a user with %d remaining got %+v", f.left, a)
 	}
 	f.left--
 	return true, nil
 }
 
-// fetch is an honest request over HTTP. Only 200 is an answer.
+// fetch sends an honest request over HTTP. A status other than 200 is an error.
 func fetch(client *http.Client, method, url, token, body string) ([]byte, error) {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -284,15 +285,15 @@ func fetch(client *http.Client, method, url, token, body string) ([]byte, error)
 	return data, err
 }
 
-// questions are what honest callers of each listener ask.
-func (f *fortress) questions() map[string]func() (stored bool, err error) {
+// probes returns the calls of honest callers, by listener.
+func (f *fortress) probes() map[string]func() (stored bool, err error) {
 	overHTTP, overGRPC, service := &fresh{}, &fresh{}, checkv1.NewCheckServiceClient(f.conn)
-	check, ready, explain := "http://"+f.at("http")+"/v1/check", "http://"+f.at("ops")+"/readyz",
-		"http://"+f.at("admin")+"/v1/explain"
-	asked := 0 // of the admin API, by one after the other
+	check, ready, explain := "http://"+f.addressOf("http")+"/v1/check", "http://"+f.addressOf("ops")+"/readyz",
+		"http://"+f.addressOf("admin")+"/v1/explain"
+	calls := 0 // of the admin API, with the tokens in turn
 	return map[string]func() (bool, error){
 		"http": func() (bool, error) {
-			return overHTTP.next("h", func(user string) (a answer, err error) {
+			return overHTTP.next("h", func(user string) (a checkResponse, err error) {
 				data, err := fetch(f.client, "POST", check, "", `{"attributes": {"path": "/honest", "user": "`+user+`"}}`)
 				if err == nil {
 					err = json.Unmarshal(data, &a)
@@ -301,12 +302,12 @@ func (f *fortress) questions() map[string]func() (stored bool, err error) {
 			})
 		},
 		"grpc": func() (bool, error) {
-			return overGRPC.next("g", func(user string) (a answer, err error) {
+			return overGRPC.next("g", func(user string) (a checkResponse, err error) {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
 				d, err := service.Check(ctx, &checkv1.CheckRequest{Attributes: map[string]string{"path": "/honest", "user": user}})
 				if err == nil {
-					a = answer{Allowed: d.GetAllowed(), Path: d.GetPath(), Remaining: d.GetLimits()[0].GetRemaining()}
+					a = checkResponse{Allowed: d.GetAllowed(), Path: d.GetPath(), Remaining: d.GetLimits()[0].GetRemaining()}
 				}
 				return a, err
 			})
@@ -316,8 +317,8 @@ func (f *fortress) questions() map[string]func() (stored bool, err error) {
 			return true, err
 		},
 		"admin": func() (bool, error) {
-			asked++
-			data, err := fetch(f.client, "POST", explain, f.tokens[asked%honestTokens], `{"attributes": {"path": "/honest", "user": "a"}}`)
+			calls++
+			data, err := fetch(f.client, "POST", explain, f.tokens[calls%honestTokens], `{"attributes": {"path": "/honest", "user": "a"}}`)
 			if err != nil && strings.Contains(err.Error(), "store unavailable") {
 				return false, nil
 			}
@@ -329,19 +330,19 @@ func (f *fortress) questions() map[string]func() (stored bool, err error) {
 	}
 }
 
-// vitals is what a server holds on to.
+// vitals are the resources that a server uses.
 type vitals struct {
 	goroutines  int
 	connections map[string]int // by listener
-	memory      int            // MB, as the system sees it
-	most        int            // MB, the most there ever was
+	memory      int            // MB, resident set size
+	peak        int            // MB, the peak of memory
 }
 
 var gauge = regexp.MustCompile(`(?m)^(?:go_goroutines|headgate_connections\{listener="(\w+)"\}) (\d+)$`)
 
 func (f *fortress) vitals() vitals {
 	f.t.Helper()
-	metrics, err := fetch(f.client, "GET", "http://"+f.at("ops")+"/metrics", "", "")
+	metrics, err := fetch(f.client, "GET", "http://"+f.addressOf("ops")+"/metrics", "", "")
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -364,29 +365,29 @@ func (f *fortress) vitals() vitals {
 			v.memory = kB >> 10
 		}
 		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kB); n == 1 {
-			v.most = kB >> 10
+			v.peak = kB >> 10
 		}
 	}
 	return v
 }
 
-// slowly keeps a listener busy with clients that take their time.
+// slowly connects slow clients to a listener and checks when they are disconnected.
 func slowly(t *testing.T, listener, address, text string) {
-	took := make([]time.Duration, slowClients)
+	elapsed := make([]time.Duration, slowClients)
 	errs := make([]error, slowClients)
 	var clients sync.WaitGroup
 	for i := range slowClients {
-		clients.Go(func() { took[i], errs[i] = slow(address, text) })
+		clients.Go(func() { elapsed[i], errs[i] = slow(address, text) })
 	}
 	clients.Wait()
-	shortest, longest := slices.Min(took), slices.Max(took)
-	t.Logf("%s: %d slow clients were cut after %v to %v", listener, slowClients, shortest, longest)
+	shortest, longest := slices.Min(elapsed), slices.Max(elapsed)
+	t.Logf("%s: %d slow clients were disconnected after %v to %v", listener, slowClients, shortest, longest)
 	if shortest < 4*time.Second || longest > slowCut {
-		t.Errorf("%s: that is too early or too late: %v", listener, errors.Join(errs[:3]...))
+		t.Errorf("%s: disconnected too early or too late: %v", listener, errors.Join(errs[:3]...))
 	}
 }
 
-// attackAll attacks every listener in every way.
+// attackAll sends all kinds of hostile inputs to all listeners.
 func (f *fortress) attackAll(t *testing.T, seed uint64) {
 	checks := place{path: "/v1/check", read: true, bare: "404", prior: "404"}
 	ops := place{path: "/nowhere", bare: "404", prior: "400"}
@@ -401,7 +402,7 @@ func (f *fortress) attackAll(t *testing.T, seed uint64) {
 		"ops":   ops.wire(),
 		"admin": slices.Concat(admin.wire(), admin.bodies(), guesses()),
 	} {
-		address, text := f.at(listener), "POST / HTTP/1.1\r\nHost: x\r\nX-Slow: aaaaaaaa"
+		address, text := f.addressOf(listener), "POST / HTTP/1.1\r\nHost: x\r\nX-Slow: aaaaaaaa"
 		if listener == "grpc" {
 			text = preface + frame(frameSettings, 0, 0, strings.Repeat("\x00", 600))
 		}
@@ -411,27 +412,27 @@ func (f *fortress) attackAll(t *testing.T, seed uint64) {
 	attacks.Wait()
 }
 
-// Whatever is sent to a listener is denied, costs little, and keeps nobody from being answered. It is not run beside
-// other tests: it takes the whole machine.
+// TestServeHostile checks that hostile input is rejected, is cheap, and does not keep the server from serving honest callers. It does
+// not run in parallel with other tests because it uses the whole machine.
 func TestServeHostile(t *testing.T) {
 	f := newFortress(t)
-	questions := f.questions()
-	before := askAll(t, "before", questions)
+	probes := f.probes()
+	before := probeAll(t, "before", probes)
 	start := f.vitals()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 
-	over := make(chan struct{})
-	var asking sync.WaitGroup
-	meanwhile := map[string]*honest{}
-	for listener, question := range questions {
+	done := make(chan struct{})
+	var callers sync.WaitGroup
+	during := map[string]*honest{}
+	for listener, probe := range probes {
 		h := &honest{}
-		meanwhile[listener] = h
-		asking.Go(func() {
+		during[listener] = h
+		callers.Go(func() {
 			for tick := time.Tick(10 * time.Millisecond); ; {
-				h.ask(question)
+				h.call(probe)
 				select {
-				case <-over:
+				case <-done:
 					return
 				case <-tick:
 				}
@@ -439,30 +440,30 @@ func TestServeHostile(t *testing.T) {
 		})
 	}
 	f.attackAll(t, seed)
-	close(over)
-	asking.Wait()
+	close(done)
+	callers.Wait()
 
 	select {
 	case <-f.done:
-		t.Fatalf("the server ended: %v\n%s", f.err, f.log.String())
+		t.Fatalf("the server stopped: %v\n%s", f.err, f.log.String())
 	default:
 	}
-	for listener, h := range meanwhile {
-		if median, longest := h.result(t, "meanwhile "+listener); median > 200*time.Millisecond || longest > 10*time.Second {
-			t.Errorf("%s: an honest caller waited for %v, mostly for %v", listener, longest, median)
+	for listener, h := range during {
+		if median, longest := h.result(t, "during "+listener); median > 200*time.Millisecond || longest > 10*time.Second {
+			t.Errorf("%s: an honest caller waited up to %v, median %v", listener, longest, median)
 		}
 	}
 	var end vitals
 	defer func() { t.Logf("before %+v\nafter  %+v", start, end) }()
-	eventually(t, "the former size", func() bool {
+	eventually(t, "the resources before the attack", func() bool {
 		end = f.vitals()
-		// What it remembers of whom it has denied is part of that, and what the garbage collector has not given back yet.
+		// The margin covers the records of denied clients and memory that the garbage collector has not returned yet.
 		return end.goroutines <= start.goroutines+10 && end.memory <= max(180, start.memory+130) &&
 			maps.Equal(end.connections, start.connections)
 	})
-	for listener, median := range askAll(t, "after", questions) {
+	for listener, median := range probeAll(t, "after", probes) {
 		if median > max(5*time.Millisecond, 3*before[listener]) {
-			t.Errorf("%s: answers took %v, and take %v now", listener, before[listener], median)
+			t.Errorf("%s: calls took %v before and take %v now", listener, before[listener], median)
 		}
 	}
 	log := f.log.String()
@@ -471,19 +472,18 @@ func TestServeHostile(t *testing.T) {
 	}
 }
 
-// askAll asks each listener some times, and gives back how long the median took. The store must have answered nearly
-// always.
-func askAll(t *testing.T, when string, questions map[string]func() (bool, error)) map[string]time.Duration {
+// probeAll runs each probe several times and returns the median durations, by listener. Nearly all decisions must come from the store.
+func probeAll(t *testing.T, when string, probes map[string]func() (bool, error)) map[string]time.Duration {
 	t.Helper()
 	const times = 200
 	medians := map[string]time.Duration{}
-	for listener, question := range questions {
+	for listener, probe := range probes {
 		h := &honest{}
 		for range times {
-			h.ask(question)
+			h.call(probe)
 		}
 		if medians[listener], _ = h.result(t, when+" "+listener); h.late > times/20 {
-			t.Errorf("%s: %d of %d answers were not the store's", listener, h.late, times)
+			t.Errorf("%s: %d of %d decisions were not made by the store", listener, h.late, times)
 		}
 	}
 	return medians

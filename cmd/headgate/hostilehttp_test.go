@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// dial connects from an address of this machine, or from any if it is "". To close the connection cuts it, as otherwise
-// the system would run out of ports.
+// dial connects from a local address, or from any if from is "". Closing the connection resets it, because otherwise the machine would
+// run out of ports.
 func dial(from, to string) (*net.TCPConn, error) {
 	d := net.Dialer{Timeout: patience}
 	if from != "" {
@@ -33,16 +33,16 @@ func dial(from, to string) (*net.TCPConn, error) {
 	return c.(*net.TCPConn), nil
 }
 
-// ended is how a connection did. That it was cut is no answer.
-func ended(answers []string, err error) []string {
+// ended returns the responses of a connection that ended with err. "stuck" marks a timeout; a reset is not a response.
+func ended(responses []string, err error) []string {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return append(answers, "stuck")
+		return append(responses, "stuck")
 	}
-	return answers
+	return responses
 }
 
-// say sends a text over HTTP/1 and says no more. It reads all answers.
-func say(from, address, text string) []string {
+// sendText sends text over HTTP/1, closes the sending side and returns all responses.
+func sendText(from, address, text string) []string {
 	c, err := dial(from, address)
 	if err != nil {
 		return []string{"unreachable"}
@@ -51,27 +51,27 @@ func say(from, address, text string) []string {
 	defer writing.Wait()
 	defer c.Close()
 	writing.Go(func() {
-		_, _ = io.WriteString(c, text) // servers may have heard enough
+		_, _ = io.WriteString(c, text) // the server may close the connection early
 		_ = c.CloseWrite()
 	})
-	var answers []string
+	var responses []string
 	for in := bufio.NewReader(c); ; {
 		res, err := http.ReadResponse(in, nil)
 		if err != nil {
-			return ended(answers, err)
+			return ended(responses, err)
 		}
 		_, err = io.Copy(io.Discard, res.Body)
 		res.Body.Close()
 		if res.StatusCode != http.StatusContinue {
-			answers = append(answers, strconv.Itoa(res.StatusCode))
+			responses = append(responses, strconv.Itoa(res.StatusCode))
 		}
 		if err != nil || res.Close {
-			return ended(answers, err)
+			return ended(responses, err)
 		}
 	}
 }
 
-// leave sends a text and is gone, often before all of it is there.
+// leave sends a part of text and disconnects.
 func leave(r *rand.Rand, address, text string) []string {
 	c, err := dial("", address)
 	if err != nil {
@@ -83,7 +83,7 @@ func leave(r *rand.Rand, address, text string) []string {
 	return nil
 }
 
-// slow sends a byte at a time, and says how long it could.
+// slow sends one byte at a time, and returns the time until the server disconnected.
 func slow(address, text string) (time.Duration, error) {
 	c, err := dial("", address)
 	if err != nil {
@@ -93,8 +93,8 @@ func slow(address, text string) (time.Duration, error) {
 	began := time.Now()
 	var writing sync.WaitGroup
 	defer writing.Wait()
-	gone := make(chan struct{})
-	defer close(gone)
+	closed := make(chan struct{})
+	defer close(closed)
 	writing.Go(func() {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
@@ -103,7 +103,7 @@ func slow(address, text string) (time.Duration, error) {
 				return
 			}
 			select {
-			case <-gone:
+			case <-closed:
 				return
 			case <-tick.C:
 			}
@@ -115,14 +115,14 @@ func slow(address, text string) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-// place is something to POST to over HTTP.
+// place is an HTTP endpoint that accepts POST requests.
 type place struct {
 	path, header string
-	// tokens are sent in turn, so that none of them is sent too often.
+	// tokens are used in turn, so that none of them is rate limited.
 	tokens []string
-	// read is whether bodies are; if not all that is understood is answered with 404.
+	// read reports whether the endpoint reads bodies. Otherwise the response to all valid requests is 404.
 	read bool
-	// bare is the answer to another path without the header, and prior the one to the preface of HTTP/2.
+	// bare is the response to another path without the header. prior is the response to the HTTP/2 preface.
 	bare, prior string
 }
 
@@ -133,14 +133,14 @@ func (p place) headers() string {
 	return "Authorization: Bearer " + p.tokens[rand.IntN(len(p.tokens))] + "\r\n"
 }
 
-func (p place) denial() string {
+func (p place) rejection() string {
 	if p.read {
 		return "400"
 	}
 	return "404"
 }
 
-// request is a request to the place, with lines and a body of one's own.
+// request returns a request with the given header lines and body.
 func (p place) request(lines, body string) string {
 	return "POST " + p.path + " HTTP/1.1\r\nHost: x\r\n" + lines + p.headers() + "\r\n" + body
 }
@@ -149,22 +149,23 @@ func (p place) json(body string) string {
 	return p.request("Connection: close\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n", body)
 }
 
-// one of some texts.
+// one returns one of the texts.
 func one(r *rand.Rand, texts ...string) string { return texts[r.IntN(len(texts))] }
 
-func noise(r *rand.Rand, most int) string {
-	b := make([]byte, 1+r.IntN(most))
+// noise returns 1 to maxLen random bytes.
+func noise(r *rand.Rand, maxLen int) string {
+	b := make([]byte, 1+r.IntN(maxLen))
 	for i := range b {
 		b[i] = byte(r.Uint32())
 	}
 	return string(b)
 }
 
-// wire are inputs that no server of HTTP should take.
+// wire returns inputs that are invalid for every HTTP server.
 func (p place) wire() []hostile {
 	text := func(name, want string, of func(r *rand.Rand) string) hostile {
 		return hostile{name: name, want: want, do: func(r *rand.Rand, address string) []string {
-			return say("", address, of(r))
+			return sendText("", address, of(r))
 		}}
 	}
 	line := func(line string) string { return line + "\r\nHost: x\r\n" + p.headers() + "Connection: close\r\n\r\n" }
@@ -174,18 +175,18 @@ func (p place) wire() []hostile {
 			whole := p.json(`{"attributes": {"user": "half"}}`)
 			return whole[:r.IntN(len(whole)-1)]
 		}),
-		{name: "gone", want: "none", do: func(r *rand.Rand, address string) []string {
+		{name: "client disconnects", want: "none", do: func(r *rand.Rand, address string) []string {
 			return leave(r, address, p.json(`{"attributes": {"user": "gone"}}`))
 		}},
 		text("large header", "431 none", func(r *rand.Rand) string {
 			return p.request("X-A: "+strings.Repeat("a", 40_000+r.IntN(100_000))+"\r\n", "")
-		}).atMost(100),
+		}).times(100),
 		text("many headers", "431 none", func(r *rand.Rand) string {
-			return p.request(strings.Repeat(noLine(r)+"\r\n", 10_000), "")
-		}).atMost(100),
+			return p.request(strings.Repeat(emptyHeader(r)+"\r\n", 10_000), "")
+		}).times(100),
 		text("endless line", "431 none", func(r *rand.Rand) string {
 			return one(r, "POST /", "POST / HTTP/1.1\r\nX", "POST / HTTP/1.1\r\nX: ") + strings.Repeat("a", 64<<10)
-		}).atMost(100),
+		}).times(100),
 		text("methods", "405 400 404 401", func(r *rand.Rand) string {
 			return line(one(r, "DELETE ", "get ", "BREW ", "G@T ", " ", "CONNECT ", "TRACE ", strings.Repeat("A", 5000)+" ") +
 				one(r, p.path, "/healthz") + " HTTP/1.1")
@@ -194,13 +195,13 @@ func (p place) wire() []hostile {
 			return line("POST " + p.path +
 				one(r, " HTTP/0.9", " HTTP/3.0", " HTTP/9.9", " HTTP/1", " HTTP/11.1", " http/1.1", "", " \x00"))
 		}),
-		text("chunks", p.denial()+" 400", func(r *rand.Rand) string {
+		text("chunks", p.rejection()+" 400", func(r *rand.Rand) string {
 			return p.request("Connection: close\r\nTransfer-Encoding: chunked\r\n", one(r,
 				"zz\r\n{}\r\n", "-1\r\n{}\r\n", "fffffffffffffffff\r\n{}", "7fffffffffffffff\r\n{", "2\r\n{}{}{}\r\n0\r\n\r\n",
 				"0x2\r\n{}\r\n0\r\n\r\n", "\r\n\r\n", "2\n{}", strings.Repeat("1\r\n{\r\n", 2000),
 				"2;"+strings.Repeat("x", 9000)+"\r\n{}"))
 		}),
-		text("lengths", "400 "+p.denial(), func(r *rand.Rand) string {
+		text("lengths", "400 "+p.rejection(), func(r *rand.Rand) string {
 			return p.request("Content-Length: "+one(r,
 				"-1", "+2", "2, 3", "99999999999999999999", "9223372036854775807", "1e3", "0x2", "2\r\nContent-Length: 3", "", "1",
 				"900", "\u0662")+"\r\n", "{}garbage")
@@ -213,9 +214,9 @@ func (p place) wire() []hostile {
 				"X: a\rContent-Length: 3\r\n", "Content-Length: 3\n\n",
 			), "0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
 		}),
-		text("2 MB", strings.ReplaceAll(p.denial(), "400", "413")+" none", func(*rand.Rand) string {
+		text("2 MB", strings.ReplaceAll(p.rejection(), "400", "413")+" none", func(*rand.Rand) string {
 			return p.json(strings.Repeat(" ", 2<<20))
-		}).atMost(100),
+		}).times(100),
 		text("paths", "404 400 301 307 401 403 405", func(r *rand.Rand) string {
 			return line(one(r, "GET ", "POST ") + one(r,
 				"/../../../../etc/passwd", "/v1/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/v1/check/../../metrics/..",
@@ -227,37 +228,37 @@ func (p place) wire() []hostile {
 		text("TLS", "400 none", func(r *rand.Rand) string {
 			return "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + noise(r, 500)
 		}),
-		text("pipelined", p.denial(), func(r *rand.Rand) string {
+		text("pipelined", p.rejection(), func(r *rand.Rand) string {
 			return strings.Repeat(p.request("Content-Length: 1\r\n", "?"), 1+r.IntN(10)) + p.json("?")
 		}),
-		text("expectations", "417 "+p.denial(), func(r *rand.Rand) string {
+		text("expectations", "417 "+p.rejection(), func(r *rand.Rand) string {
 			return p.request("Connection: close\r\nContent-Length: 5\r\n"+
 				"Expect: "+one(r, "100-continue", "nonsense", "200-ok")+"\r\n", "?")
 		}),
-		text("upgrades", p.denial(), func(r *rand.Rand) string {
+		text("upgrades", p.rejection(), func(r *rand.Rand) string {
 			return p.request("Connection: Upgrade, HTTP2-Settings, close\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\nUpgrade: "+
 				one(r, "h2c", "websocket", "TLS/1.3")+"\r\nContent-Length: 1\r\n", "?")
 		}),
 	}
 }
 
-// noLine is a header that says nothing.
-func noLine(r *rand.Rand) string { return "X-" + strconv.Itoa(r.IntN(1000)) + ": " }
+// emptyHeader returns a header line without a value.
+func emptyHeader(r *rand.Rand) string { return "X-" + strconv.Itoa(r.IntN(1000)) + ": " }
 
-// bodies are inputs that a server of HTTP takes and this one must not.
+// bodies returns valid HTTP requests whose bodies the server must reject.
 func (p place) bodies() []hostile {
 	body := func(name, want string, of func(r *rand.Rand) string) hostile {
 		return hostile{name: name, want: want, do: func(r *rand.Rand, address string) []string {
-			return say("", address, p.json(of(r)))
+			return sendText("", address, p.json(of(r)))
 		}}
 	}
 	return []hostile{
 		body("deep JSON", "400", func(r *rand.Rand) string {
 			return one(r, "", `{"attributes":`, `{"cost":`) + strings.Repeat(one(r, "[", `{"a":`), 10_000)
-		}).atMost(100),
+		}).times(100),
 		body("many members", "400", func(r *rand.Rand) string {
 			return "{" + strings.Repeat(fmt.Sprintf(`"%c":0,`, 'a'+r.IntN(26)), 8000) + `"z":0}`
-		}).atMost(100),
+		}).times(100),
 		body("not UTF-8", "400", func(r *rand.Rand) string {
 			return one(r,
 				"{\"attributes\": {\"user\": \"\xff\"}}", "{\"attributes\": {\"\xc3\": \"\"}}", "{\"\xed\xa0\x80\": 1}")
@@ -269,14 +270,14 @@ func (p place) bodies() []hostile {
 		}),
 		body("unknown members", "400", func(r *rand.Rand) string {
 			return `{"` + one(r, "admin", "__proto__", "attribute", "costs", strings.Repeat("x", 60_000)) + `": 1}`
-		}).atMost(100),
+		}).times(100),
 		body("attributes", "400 413", func(r *rand.Rand) string {
 			var b strings.Builder
 			for i := range 129 + r.IntN(10_000) {
 				fmt.Fprintf(&b, `"%d":"",`, i)
 			}
 			return `{"attributes": {` + b.String() + `"": ""}}`
-		}).atMost(100),
+		}).times(100),
 		body("wrong types", "400", func(r *rand.Rand) string {
 			return one(r, "", "null", "[]", `"x"`, "0", `{} {}`, `{"cost": {}}`, `{"attributes": []}`,
 				`{"attributes": {"user": 1}}`, `{"attributes": {"user": {}}}`, `{"attributes": {"": "x"}}`)
@@ -285,36 +286,36 @@ func (p place) bodies() []hostile {
 	}
 }
 
-// misuses are what callers of the check API get wrong, or try.
+// misuses returns invalid calls of the check API.
 func misuses() []hostile {
-	ask := func(name, want string, of func(r *rand.Rand) string) hostile {
+	call := func(name, want string, of func(r *rand.Rand) string) hostile {
 		return hostile{name: name, want: want, do: func(r *rand.Rand, address string) []string {
-			return say("", address, of(r))
+			return sendText("", address, of(r))
 		}}
 	}
 	post := func(path, body string) string { return place{path: "/v1/" + path}.json(body) }
 	return []hostile{
-		ask("reservations", "400", func(r *rand.Rand) string {
+		call("reservations", "400", func(r *rand.Rand) string {
 			return post(one(r, "commit", "cancel"), `{"reservation": `+
 				one(r, `""`, `"!"`, `"AAAA"`, "7", `"`+strings.Repeat("A", 50_000)+`"`)+"}")
 		}),
-		ask("refunds", "403", func(*rand.Rand) string { return post("refund", `{"attributes": {"user": "thief"}}`) }),
-		ask("unknown rules", "404", func(r *rand.Rand) string {
+		call("refunds", "403", func(*rand.Rand) string { return post("refund", `{"attributes": {"user": "thief"}}`) }),
+		call("unknown rules", "404", func(r *rand.Rand) string {
 			return post(one(r, "check", "peek", "reserve"), fmt.Sprintf(`{"rule": "r%d"}`, r.Uint32()))
 		}),
-		ask("holds", "400", func(r *rand.Rand) string {
+		call("holds", "400", func(r *rand.Rand) string {
 			return post("reserve", `{"attributes": {}, "hold": `+one(r, "-1", "1e300", "3601", "1e999", `"1"`)+"}")
 		}),
-		ask("batches", "400 413", func(r *rand.Rand) string {
+		call("batches", "400 413", func(r *rand.Rand) string {
 			return post("check/batch", `{"requests": [`+
 				strings.Repeat(one(r, "{},", "[],", `{"cost":1},`), 1001+r.IntN(90_000))+`{}]}`)
-		}).atMost(100),
-		ask("types", "415", func(r *rand.Rand) string {
+		}).times(100),
+		call("types", "415", func(r *rand.Rand) string {
 			return place{path: "/v1/check"}.request("Connection: close\r\nContent-Length: 2\r\n"+one(r,
 				"Content-Type: text/plain\r\n", "Content-Type: ;;;\r\n", "Content-Encoding: gzip\r\n",
 				"Content-Type: application/json; charset\r\n"), "{}")
 		}),
-		ask("forward-auth", "400", func(r *rand.Rand) string {
+		call("forward-auth", "400", func(r *rand.Rand) string {
 			return "GET /v1/authorize HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + one(r,
 				"X-Forwarded-Uri: /a\r\nX-Original-Uri: /a\r\n", "X-Forwarded-Uri: /a\r\nX-Forwarded-Uri: /b\r\n",
 				"X-Original-Method: GET\r\nX-Forwarded-Method: PUT\r\n") + "\r\n"
@@ -322,12 +323,12 @@ func misuses() []hostile {
 	}
 }
 
-// guesses are tokens that nobody has.
+// guesses returns calls with invalid tokens.
 func guesses() []hostile {
 	return []hostile{{name: "wrong tokens", want: "401 429", do: func(r *rand.Rand, address string) []string {
 		header := "Authorization: " + one(r, "", "Bearer ", "Bearer hgt_"+strconv.FormatUint(r.Uint64(), 36), "Basic YTph",
 			"Bearer \xff\xfe",
 			"Bearer "+strings.Repeat("x", 30_000), "bearer x y", "hgt_x") + "\r\n"
-		return say(guessingFrom, address, place{path: one(r, "/v1/explain", "/", "/x"), header: header}.json("{}"))
+		return sendText(guessingFrom, address, place{path: one(r, "/v1/explain", "/", "/x"), header: header}.json("{}"))
 	}}}
 }

@@ -1,7 +1,7 @@
-// Command headgate is what operators type: it runs the server, checks, tests and compares rules, checks configs, says why a
-// request is denied, and changes rules, overrides and exemptions over a server's admin API.
+// Command headgate is the command line of Headgate. It runs the server, validates, tests and compares rules, validates configs,
+// explains why a request is denied, and changes rules, overrides and exemptions through a server's admin API.
 //
-// It knows how to put the other packages together, and their answers on one screen or into JSON. It decides nothing.
+// It wires the other packages together and formats their results as text or JSON. It contains no rate-limiting logic.
 package main
 
 import (
@@ -12,21 +12,21 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // rules name time zones, and a bare image knows none
+	_ "time/tzdata" // rules name time zones, and a minimal image has no zone database
 
 	"github.com/spf13/cobra"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	code, text := ending(run(ctx, os.Args[1:], os.Stdout))
+	context.AfterFunc(ctx, stop) // a second signal kills the process immediately
+	code, text := exitStatus(run(ctx, os.Args[1:], os.Stdout))
 	stop()
 	fmt.Fprint(os.Stderr, text)
 	os.Exit(code)
 }
 
-// run is the program. What it was asked for goes to out; ending tells what its error means.
+// run executes one command line and writes its result to out. exitStatus converts the error into an exit code.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	p := &program{out: out, log: os.Stderr}
 	if in := terminal(os.Stdin); in != nil {
@@ -36,7 +36,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 func (p *program) run(ctx context.Context, args []string) error {
-	root := newRoot(p) //nolint:contextcheck // commands get theirs when they run
+	root := newRoot(p) //nolint:contextcheck // each command receives its context when it runs
 	root.SetArgs(args)
 	root.SetOut(p.out)
 	root.SetErr(p.out)
@@ -46,29 +46,34 @@ func (p *program) run(ctx context.Context, args []string) error {
 func newRoot(p *program) *cobra.Command {
 	root := &cobra.Command{
 		Use: "headgate",
-		Long: `Rate limits for APIs: run the server, check rules, compare them, and say why a request is denied.
+		Long: `Headgate limits the rate of API requests.
 
-Exit code: 0 the answer is good; 1 it is not (problems, failures, changes, a denial); 2 there is no answer.`,
+Run the server, validate and compare rules, and explain why a request is denied.
+
+Exit codes:
+  0  success
+  1  negative result: problems found, tests failed, rules differ, request denied
+  2  error`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	rules := &cobra.Command{Use: "rules", Short: "Check, test and compare rule files, and change the rules of a server"}
+	rules := &cobra.Command{Use: "rules", Short: "Validate, test and compare rule files; manage the rules of a server"}
 	rules.AddCommand(newValidate(p), newTest(p), newDiff(p), newImport(p), newSchema(p),
 		newApply(p), newExport(p), newHistory(p), newRollback(p))
-	server := &cobra.Command{Use: "config", Short: "Check and show the config of a server"}
+	server := &cobra.Command{Use: "config", Short: "Validate and show a server config"}
 	server.AddCommand(newConfigValidate(p), newConfigShow(p))
 	root.AddCommand(server, newExplain(p), rules, newServe(p), newVersion(p), newMigrate(p), newToken(p),
 		newOverride(p), newExempt(p), newUsage(p), newReset(p), newGrant(p), newNodesCommand(p),
 		newTop(p), newDenials(p))
-	root.PersistentFlags().StringVar(&p.output, "output", "human", "`FORMAT`: human, or json with durations in seconds")
+	root.PersistentFlags().StringVar(&p.output, "output", "human", "output `FORMAT`: human, or json with durations in seconds")
 	root.PersistentPreRunE = p.checkOutput
 	root.SetFlagErrorFunc(usage)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	setUp(root)
-	asked := root.Flags().Bool("version", false, "the same as headgate version")
+	applyConventions(root)
+	version := root.Flags().Bool("version", false, "print the version, like headgate version")
 	help := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
-		if *asked {
+		if *version {
 			return p.showVersion()
 		}
 		return help(cmd, args)
@@ -76,34 +81,34 @@ Exit code: 0 the answer is good; 1 it is not (problems, failures, changes, a den
 	return root
 }
 
-// setUp gives a command and those below it the same manners: what is no command is denied, and mistakes take one line.
-func setUp(cmd *cobra.Command) {
+// applyConventions makes a command and its subcommands reject unknown commands and report usage errors on one line.
+func applyConventions(cmd *cobra.Command) {
 	cmd.DisableFlagsInUseLine = true
 	check := cmd.Args
 	if cmd.HasSubCommands() {
 		cmd.SuggestionsMinimumDistance = 2
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		check = knownCommand
+		check = rejectUnknownCommand
 	}
 	if check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error { return usage(cmd, check(cmd, args)) }
 	}
 	for _, child := range cmd.Commands() {
-		setUp(child)
+		applyConventions(child)
 	}
 }
 
-func knownCommand(cmd *cobra.Command, args []string) error {
+func rejectUnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return fmt.Errorf("there is no command %q; did you mean %q?", args[0], near[0])
+		return fmt.Errorf("unknown command %q; did you mean %q?", args[0], near[0])
 	}
-	return fmt.Errorf("there is no command %q", args[0])
+	return fmt.Errorf("unknown command %q", args[0])
 }
 
-// exitError is an ending with a code of its own, and a text for standard error unless all is said already.
+// exitError ends the program with a specific exit code. Its text goes to standard error; it is empty if the report says everything.
 type exitError struct {
 	code int
 	text string
@@ -111,18 +116,18 @@ type exitError struct {
 
 func (e *exitError) Error() string { return e.text }
 
-// no ends a command whose answer is printed, and is not good.
-func no() error { return &exitError{code: 1} }
+// failure returns the error of a command whose printed result is negative: exit code 1 without further text.
+func failure() error { return &exitError{code: 1} }
 
-// verdict ends a command whose answer is printed, and may be good.
-func verdict(good bool) error {
-	if good {
+// failUnless returns nil if the printed result is positive, and failure() otherwise.
+func failUnless(ok bool) error {
+	if ok {
 		return nil
 	}
-	return no()
+	return failure()
 }
 
-// usage ends a command that was mistyped. It is nil if err is.
+// usage returns the error of a mistyped command line: exit code 2, with a pointer to --help. It returns nil if err is nil.
 func usage(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
@@ -130,8 +135,8 @@ func usage(cmd *cobra.Command, err error) error {
 	return &exitError{2, fmt.Sprintf("%s: %s\nsee %[1]s --help\n", cmd.CommandPath(), err)}
 }
 
-// ending is the exit code, and what to print on standard error.
-func ending(err error) (code int, text string) {
+// exitStatus returns the exit code of the program and the text for standard error.
+func exitStatus(err error) (code int, text string) {
 	var exit *exitError
 	switch {
 	case err == nil:

@@ -18,32 +18,33 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// clearKey is an API key that stands in testdata in the clear. No output may have it.
+// clearKey is an API key that appears in plain text in testdata. No output may contain it.
 const clearKey = "key-in-the-clear-4711"
 
-// outcome is how the program ended, with what main would print.
+// outcome is the exit code and the output of one run of the program.
 type outcome struct {
 	code        int
 	out, errors string
 }
 
+// start runs the program in this process, and checks that the output does not contain clearKey.
 func start(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var out strings.Builder
-	code, text := ending(run(t.Context(), args, &out))
+	code, text := exitStatus(run(t.Context(), args, &out))
 	if all := out.String() + text; strings.Contains(all, clearKey) {
 		t.Errorf("%v shows the API key:\n%s", args, all)
 	}
 	return outcome{code, out.String(), text}
 }
 
-// version of rules is left out of golden files: any change of the rules' format changes it.
+// version matches the version of the rules, which golden files omit because any change of the rule format changes it.
 var version = regexp.MustCompile(`version [0-9a-f]{12}`)
 
-// TestGolden runs the arguments above the dashes and compares with what is below them: the exit code, standard output
-// and standard error.
+// TestGolden runs the arguments above the dashes in each golden file, and compares exit code, standard output and standard error
+// with the text below the dashes.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -75,7 +76,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// startJSON decodes what the program printed, all of it, into a command's struct.
+// startJSON runs the program with --output json and decodes the complete output strictly into T.
 func startJSON[T any](t *testing.T, code int, args ...string) T {
 	t.Helper()
 	o := start(t, append(args, "--output", "json")...)
@@ -84,7 +85,7 @@ func startJSON[T any](t *testing.T, code int, args ...string) T {
 	}
 	text, versioned := strings.CutPrefix(o.out, "{\n  \"version\": 1,\n")
 	if !versioned || strings.Contains(o.out, `\u00`) {
-		t.Errorf("%v: the version does not come first, or characters are escaped:\n%s", args, o.out)
+		t.Errorf("%v: version is not the first key, or characters are escaped:\n%s", args, o.out)
 	}
 	var v T
 	decoder := json.NewDecoder(strings.NewReader("{" + text))
@@ -149,7 +150,7 @@ func TestExplainJSON(t *testing.T) {
 	}
 }
 
-// TestExplainManyRules sees that rules for other paths do not bury the near ones.
+// TestExplainManyRules checks that the rules closest to the request are listed first among 10,000 rules that do not apply.
 func TestExplainManyRules(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
@@ -169,7 +170,7 @@ func TestExplainManyRules(t *testing.T) {
 		t.Error(o.out)
 	}
 	if o = start(t, "explain", "--rules", file, "--all", "GET", "/p7"); strings.Count(o.out, "path is") != 9_999 {
-		t.Error("--all does not show all")
+		t.Error("--all does not list all rules")
 	}
 }
 
@@ -187,7 +188,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestBinary sees what a shell sees: exit codes, and errors on standard error alone.
+// TestBinary checks the exit codes of the real binary, and that errors go to standard error only.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	binary := testenv.BuildHeadgate(t)
@@ -218,7 +219,7 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// TestWriteFails sees that a full disk is not taken for a good answer.
+// TestWriteFails checks that the program fails if its output cannot be written, as on a full disk.
 func TestWriteFails(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -227,7 +228,7 @@ func TestWriteFails(t *testing.T) {
 	}
 	defer full.Close()
 	for _, args := range [][]string{{"version"}, {"rules", "validate", "testdata/bad.yaml"}, {"rules", "schema"}} {
-		if code, text := ending(run(t.Context(), args, full)); code != 2 || !strings.Contains(text, "no space") {
+		if code, text := exitStatus(run(t.Context(), args, full)); code != 2 || !strings.Contains(text, "no space") {
 			t.Errorf("%v: exit %d: %s", args, code, text)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // migrateReport is the JSON of "migrate".
 type migrateReport struct {
 	Database string `json:"database"`
-	// From and To are the version of the tables before and after; 0 is none.
+	// From and To are the schema version before and after; 0 means no schema.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 }
@@ -22,22 +22,25 @@ func newMigrate(p *program) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "migrate --config FILE",
-		Short: "Make the tables in PostgreSQL, or bring them up to this version",
-		Long: `Make the tables in the PostgreSQL that postgres.address of the config names, or bring them up to what this version
-needs. Run it before the servers of a new version are started; those of the version before go on meanwhile. It may be run
-again and at the same time from elsewhere.
+		Short: "Create or upgrade the PostgreSQL schema",
+		Long: `Create the schema in the database at postgres.address of the config, or upgrade it to this version. Run it before you
+start servers of a new version; servers of the previous version keep working. It is safe to repeat and to run
+concurrently.
 
-Exit code: 0 the tables are up to date; 1 there are problems in the config; 2 they could not be made so.`,
+Exit codes:
+  0  the schema is up to date
+  1  the config has problems
+  2  the migration failed`,
 		Example: "  headgate migrate --config /etc/headgate/config.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
-				return usage(cmd, errors.New("say where the config of the servers is: --config FILE"))
+				return usage(cmd, errors.New("no config given: use --config FILE"))
 			}
 			return p.migrate(cmd.Context(), file)
 		},
 	}
-	cmd.Flags().StringVar(&file, "config", "", "`FILE` with the config of a server")
+	cmd.Flags().StringVar(&file, "config", "", "`FILE` with the server config")
 	return cmd
 }
 
@@ -47,25 +50,25 @@ func (p *program) migrate(ctx context.Context, file string) error {
 	case err != nil:
 		return err
 	case c.Postgres.Address == "":
-		return fmt.Errorf("%s has no postgres.address: rules in files need no tables; to have them in PostgreSQL write "+
-			"postgres: {address: postgres://USER@HOST:5432/DATABASE} in the place of rules", file)
+		return fmt.Errorf("%s: postgres.address is not set: rules in files need no schema; to keep rules in PostgreSQL, replace rules by "+
+			"postgres: {address: postgres://USER@HOST:5432/DATABASE}", file)
 	}
-	db, err := server.OpenPostgres(c) //nolint:contextcheck // it does not connect yet
+	db, err := server.OpenPostgres(c) //nolint:contextcheck // it connects later
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	r := migrateReport{Database: db.Address()}
 	if r.From, r.To, err = db.Migrate(ctx); err != nil {
-		return fmt.Errorf("%w\nis PostgreSQL up, and may the user in postgres.address make tables there? It can be run again at "+
-			"any time", err)
+		return fmt.Errorf("%w\ncheck that PostgreSQL is up and that the user in postgres.address may create tables; the command is "+
+			"safe to repeat", err)
 	}
-	return p.end(&r, nil)
+	return p.finish(&r, nil)
 }
 
 func (r *migrateReport) text() string {
 	if r.From == r.To {
-		return fmt.Sprintf("%s has version %d of the tables already\n", r.Database, r.To)
+		return fmt.Sprintf("%s: schema is up to date at version %d\n", r.Database, r.To)
 	}
-	return fmt.Sprintf("%s: tables brought from version %d to %d\n", r.Database, r.From, r.To)
+	return fmt.Sprintf("%s: schema migrated from version %d to %d\n", r.Database, r.From, r.To)
 }

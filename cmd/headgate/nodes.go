@@ -15,50 +15,53 @@ import (
 
 // nodesReport is the JSON of "nodes".
 type nodesReport struct {
-	// RulesVersion is the newest version of the rules, and Revision that of everything, overrides and exemptions included.
+	// RulesVersion is the latest version of the rules. Revision also counts changes of overrides and exemptions.
 	RulesVersion int64           `json:"rules_version"`
 	Revision     int64           `json:"revision"`
 	Nodes        []adminapi.Node `json:"nodes"`
 }
 
 func newNodesCommand(p *program) *cobra.Command {
-	return p.asking(&cobra.Command{
+	return p.serverCommand(&cobra.Command{
 		Use:   "nodes --server ADDRESS",
-		Short: "Show which servers run which version of the rules",
-		Long: `Show all servers that follow the same PostgreSQL, and which version of the rules each of them runs.
+		Short: "List the servers and the version of the rules that each one runs",
+		Long: `List the servers that load their rules from the same PostgreSQL, and the version that each one runs.
 
-Exit code: 0 all run the newest; 1 one of them is behind or has a problem; 2 the server cannot be asked.`,
+Exit codes:
+  0  all servers run the latest version
+  1  a server is behind or reports a problem
+  2  the server cannot be queried`,
 		Example: "  headgate nodes --server https://gate:8083 --token-file token",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, c *adminclient.Client, _ []string) (report, error) {
-		there, err := c.Nodes(ctx)
+		list, err := c.Nodes(ctx)
 		if err != nil {
 			return nil, err
 		}
-		r := nodesReport{there.Version, there.Revision, append([]adminapi.Node{}, there.Nodes...)}
-		return &r, verdict(!slices.ContainsFunc(r.Nodes, func(n adminapi.Node) bool { return n.Behind || n.Problem != "" }))
+		r := nodesReport{list.Version, list.Revision, append([]adminapi.Node{}, list.Nodes...)}
+		return &r, failUnless(!slices.ContainsFunc(r.Nodes, func(n adminapi.Node) bool { return n.Behind || n.Problem != "" }))
 	})
 }
 
 func (r *nodesReport) text() string {
-	rows := [][]string{{"NODE", "VERSION", "HEARD OF", "STATE"}}
+	rows := [][]string{{"NODE", "VERSION", "LAST SEEN", "STATUS"}}
 	behind := 0
 	for _, n := range r.Nodes {
-		state := "ok"
+		status := "ok"
 		switch {
 		case n.Problem != "":
-			state = n.Problem
+			status = n.Problem
 		case n.Version < r.RulesVersion:
-			state = "behind"
+			status = "behind"
 		case n.Behind:
-			state = "behind with overrides or exemptions"
+			status = "behind on overrides or exemptions"
 		}
-		if state != "ok" {
+		if status != "ok" {
 			behind++
 		}
-		heard := time.Duration(n.AgeSeconds * float64(time.Second)).Round(time.Second)
-		rows = append(rows, []string{n.Name, number(n.Version), heard.String() + " ago", state})
+		lastSeen := time.Duration(n.AgeSeconds * float64(time.Second)).Round(time.Second)
+		rows = append(rows, []string{n.Name, number(n.Version), lastSeen.String() + " ago", status})
 	}
-	return fmt.Sprintf("the rules are at version %d; %s, %d behind\n", r.RulesVersion, wording.Count(len(r.Nodes), "node"), behind) +
+	return fmt.Sprintf("rules version %d; %s, %d behind\n", r.RulesVersion, wording.Count(len(r.Nodes), "node"), behind) +
 		wording.Table("", rows...)
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// jsonVersion is the "version" of all JSON that is printed. It changes when a key is renamed or removed or means
-// something else, not when one is added.
+// jsonVersion is the "version" of all JSON output. It changes when a key is renamed, removed or redefined, not when a key is
+// added.
 const jsonVersion = 1
 
-// program is what all commands share.
+// program holds the streams and the output format that all commands share.
 type program struct {
-	// in is who can be asked; nil if nobody.
+	// in is the terminal for confirmations; nil if there is none.
 	in     io.Reader
 	out    io.Writer
 	log    io.Writer
@@ -32,21 +32,21 @@ type program struct {
 
 func (p *program) checkOutput(cmd *cobra.Command, _ []string) error {
 	if p.output != "human" && p.output != "json" {
-		return usage(cmd, fmt.Errorf("--output %s: write human or json", p.output))
+		return usage(cmd, fmt.Errorf("--output %s: must be human or json", p.output))
 	}
 	return nil
 }
 
-// report is what a command has to say: a text for people, or itself as JSON.
+// report is the result of a command. It is printed as text, or encoded as JSON.
 type report interface{ text() string }
 
-// end shows a report. Its error is err, which says how the command ends, unless the report could not be written.
-func (p *program) end(r report, err error) error {
+// finish prints a report and returns err, the outcome of the command. If printing fails, it returns that error instead.
+func (p *program) finish(r report, err error) error {
 	text := r.text()
 	if p.output == "json" {
-		var wrong error
-		if text, wrong = jsonText(r); wrong != nil {
-			return wrong
+		var jsonErr error
+		if text, jsonErr = jsonText(r); jsonErr != nil {
+			return jsonErr
 		}
 	}
 	if _, err := io.WriteString(p.out, text); err != nil {
@@ -55,11 +55,11 @@ func (p *program) end(r report, err error) error {
 	return err
 }
 
-// jsonText is a report with the version of its format, unless it has one of its own.
+// jsonText encodes a report as indented JSON. It adds jsonVersion unless the report has a version of its own.
 func jsonText(r report) (string, error) {
 	var plain, indented bytes.Buffer
 	encoder := json.NewEncoder(&plain)
-	encoder.SetEscapeHTML(false) // conditions with && are for people too
+	encoder.SetEscapeHTML(false) // conditions contain &&, which must stay readable
 	if err := encoder.Encode(r); err != nil {
 		return "", err
 	}
@@ -71,28 +71,28 @@ func jsonText(r report) (string, error) {
 	return indented.String(), err
 }
 
-// say tells whoever waits how it goes, beside the report.
-func (p *program) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(p.log, format+"\n", args...) // it is not what was asked for
+// logf writes a progress message to standard error, separate from the report.
+func (p *program) logf(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.log, format+"\n", args...) // a lost progress message does not fail the command
 }
 
-// instant is a time for people.
-func instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+// formatTime formats a time for text output.
+func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 func sortedNames(a headgate.Attributes) []string { return slices.Sorted(maps.Keys(a)) }
 
-// mostOf is how many of a list to show: as many as usual unless all are wanted.
-func mostOf(all bool, usual int) int {
+// listLimit returns how many entries of a list to show: defaultLimit, or no limit if all is set.
+func listLimit(all bool, defaultLimit int) int {
 	if all {
 		return math.MaxInt
 	}
-	return usual
+	return defaultLimit
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// limitOf is a rule, with one of its limits if that has a name.
-func limitOf(rule, limit string) string {
+// qualifiedLimit returns the name of a rule, followed by the name of the limit if the limit has one.
+func qualifiedLimit(rule, limit string) string {
 	if limit == "" {
 		return rule
 	}
@@ -111,5 +111,5 @@ func moreText(more bool) string {
 	if !more {
 		return ""
 	}
-	return "and more: --all shows them\n"
+	return "more entries not shown; use --all\n"
 }

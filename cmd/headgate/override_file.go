@@ -23,34 +23,35 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// mostProblems is how many wrong lines are named; how many more there are is said.
-const mostProblems = 10_000
+// maxProblems caps the number of invalid lines listed. The number of further lines is reported.
+const maxProblems = 10_000
 
-// csvErrors are what is wrong with a file, each with its line.
+// csvErrors lists the problems of a file, each with its line.
 type csvErrors []string
 
 func (p csvErrors) Error() string { return strings.Join(p, "\n") }
 
-// overrideFile is a CSV file of overrides that was found to be sound.
+// overrideFile is a valid CSV file of overrides.
 type overrideFile struct {
 	name string
 	rows int
-	sum  string // of its bytes
-	// warnings name the lines of overrides that have expired, the first of them.
+	sum  string // SHA-256 of the file
+	// warnings name the first expired lines, at most maxExpiredWarnings.
 	warnings []string
 }
 
-// mostExpired is how many lines are named that have expired.
-const mostExpired = 20
+// maxExpiredWarnings caps the number of warnings about expired lines.
+const maxExpiredWarnings = 20
 
-// overrideColumns are what a file may have; the first three it must.
+// overrideColumns are the valid columns. The first three are required.
 var overrideColumns = []string{"rule", "subject", "limit", "expires", "reason", "limit_name"}
 
-// checkOverrides reads a whole file, and holds each line to the rules of the server. Rules is nil if they are not known.
+// checkOverrides reads a whole file and validates each line against the rules of the server. The rules are nil if they could not be
+// loaded.
 func checkOverrides(ctx context.Context, name string, rules map[string]*headgate.Rule, now time.Time) (*overrideFile, error) {
 	f := &overrideFile{name: name, warnings: []string{}}
 	var problems csvErrors
-	wrong := 0
+	invalid := 0
 	seen, seed := map[uint64]int{}, maphash.MakeSeed()
 	sum := sha256.New()
 	err := f.read(ctx, sum, func(line int, o *adminapi.Override, err error) error {
@@ -58,7 +59,7 @@ func checkOverrides(ctx context.Context, name string, rules map[string]*headgate
 		if err == nil {
 			key := maphash.String(seed, o.Rule+"\x00"+o.LimitName+"\x00"+subjectText(o.Subject))
 			if first := seen[key]; first > 0 {
-				err = fmt.Errorf("line %d is about the same subject and limit: leave one of them", first)
+				err = fmt.Errorf("line %d has the same subject and limit: remove one of them", first)
 			}
 			seen[key] = line
 		}
@@ -66,15 +67,15 @@ func checkOverrides(ctx context.Context, name string, rules map[string]*headgate
 			err = checkOverride(o, rules)
 		}
 		if err != nil {
-			if wrong++; wrong <= mostProblems {
+			if invalid++; invalid <= maxProblems {
 				problems = append(problems, fmt.Sprintf("%s:%d: %s", name, line, err))
 			}
-		} else if expiredAt(o, now) && len(f.warnings) < mostExpired {
-			f.warnings = append(f.warnings, fmt.Sprintf("%s:%d: it has expired at %s, and is left out", name, line, instant(*o.ExpiresAt)))
+		} else if expiredAt(o, now) && len(f.warnings) < maxExpiredWarnings {
+			f.warnings = append(f.warnings, fmt.Sprintf("%s:%d: skipped: expired at %s", name, line, formatTime(*o.ExpiresAt)))
 		}
 		return nil
 	})
-	if more := wrong - len(problems); more > 0 {
+	if more := invalid - len(problems); more > 0 {
 		problems = append(problems, "and "+wording.Count(more, "more line"))
 	}
 	switch {
@@ -87,15 +88,15 @@ func checkOverrides(ctx context.Context, name string, rules map[string]*headgate
 	return f, nil
 }
 
-// checkOverride says what is wrong with an override in view of its rule, as the server would.
+// checkOverride validates an override against its rule, as the server does.
 func checkOverride(o *adminapi.Override, rules map[string]*headgate.Rule) error {
 	rule := rules[o.Rule]
 	if rule == nil {
-		return fmt.Errorf("rule %q: there is none: headgate rules export shows what there is", o.Rule)
+		return fmt.Errorf("rule %q not found: list the rules with headgate rules export", o.Rule)
 	}
 	own := replacedLimit(o, rule)
 	if names := slices.Sorted(maps.Keys(rule.Limits)); own.Count == 0 && len(names) > 0 {
-		return fmt.Errorf("rule %q has no limit %q: write one of %s into the column limit_name", o.Rule, o.LimitName,
+		return fmt.Errorf("rule %q has no limit %q: set limit_name to one of %s", o.Rule, o.LimitName,
 			strings.Join(names, ", "))
 	} else if own.Count == 0 {
 		return fmt.Errorf("rule %q has no limit %q: leave limit_name empty", o.Rule, o.LimitName)
@@ -106,28 +107,28 @@ func checkOverride(o *adminapi.Override, rules map[string]*headgate.Rule) error 
 	return ruledoc.CheckSubject(rule, o.Subject)
 }
 
-// expiredAt reports whether the override has no effect any more.
+// expiredAt reports whether the override has expired at now.
 func expiredAt(o *adminapi.Override, now time.Time) bool {
 	return o.ExpiresAt != nil && !o.ExpiresAt.After(now)
 }
 
-// each calls do for each row.
+// each calls do for each row. It fails if the file has become invalid since checkOverrides.
 func (f *overrideFile) each(ctx context.Context, do func(line int, o *adminapi.Override) error) error {
 	return f.read(ctx, nil, func(line int, o *adminapi.Override, err error) error {
 		if err != nil {
-			return fmt.Errorf("%s:%d: %w: it has been changed meanwhile", f.name, line, err)
+			return fmt.Errorf("%s:%d: %w: the file has changed since it was validated", f.name, line, err)
 		}
 		return do(line, o)
 	})
 }
 
-// read calls do for each row, with what is wrong with it. Sum, if there is one, gets all bytes.
+// read calls do for each row, with the error of an invalid row. It writes all bytes of the file to sum, unless sum is nil.
 func (f *overrideFile) read(ctx context.Context, sum hash.Hash, do func(line int, o *adminapi.Override, err error) error) error {
 	file, err := os.Open(f.name)
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close() //nolint:errcheck // opened for reading only
 	var bytes io.Reader = bufio.NewReaderSize(file, 1<<16)
 	if sum != nil {
 		bytes = io.TeeReader(bytes, sum)
@@ -154,9 +155,9 @@ func (f *overrideFile) read(ctx context.Context, sum hash.Hash, do func(line int
 		line, _ := reader.FieldPos(0)
 		var o adminapi.Override
 		if len(record) == columns {
-			o, err = overrideOf(record, places) //nolint:contextcheck // it is over at once
+			o, err = parseOverride(record, places) //nolint:contextcheck // it returns immediately
 		} else {
-			err = fmt.Errorf("there are %d columns, and the first line names %d: write a subject with commas in quotes",
+			err = fmt.Errorf("%d columns, but the header has %d: quote a subject that contains commas",
 				len(record), columns)
 		}
 		if err := do(line, &o, err); err != nil {
@@ -173,33 +174,33 @@ func (f *overrideFile) unreadable(err error) error {
 	return err
 }
 
-// columns says where each column is; -1 if it is not.
+// columns returns the index of each of overrideColumns in the header, or -1 if the column is absent.
 func (f *overrideFile) columns(head []string) (places []int, err error) {
-	deny := func(format string, args ...any) ([]int, error) {
+	reject := func(format string, args ...any) ([]int, error) {
 		return nil, csvErrors{fmt.Sprintf("%s:1: ", f.name) + fmt.Sprintf(format, args...) +
-			"; the first line is like rule,subject,limit,expires,reason"}
+			"; expected a header such as rule,subject,limit,expires,reason"}
 	}
 	names := make([]string, len(head))
 	for i, name := range head {
-		names[i] = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))) // which spreadsheets write first
+		names[i] = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))) // the byte order mark of spreadsheets
 		if !slices.Contains(overrideColumns, names[i]) {
-			return deny("there is no column %q", names[i])
+			return reject("unknown column %q", names[i])
 		}
 		if slices.Contains(names[:i], names[i]) {
-			return deny("the column %s is there twice", names[i])
+			return reject("duplicate column %s", names[i])
 		}
 	}
 	for i, name := range overrideColumns {
 		place := slices.Index(names, name)
 		if place < 0 && i < 3 {
-			return deny("the column %s is missing", name)
+			return reject("missing column %s", name)
 		}
 		places = append(places, place)
 	}
 	return places, nil
 }
 
-func overrideOf(record []string, places []int) (adminapi.Override, error) {
+func parseOverride(record []string, places []int) (adminapi.Override, error) {
 	get := func(column int) string {
 		if places[column] < 0 {
 			return ""
@@ -208,16 +209,16 @@ func overrideOf(record []string, places []int) (adminapi.Override, error) {
 	}
 	o := adminapi.Override{Rule: get(0), Limit: get(2), Reason: get(4), LimitName: get(5)}
 	if o.Rule == "" || o.Limit == "" {
-		return o, errors.New("it needs a rule, a subject and a limit")
+		return o, errors.New("rule, subject and limit are required")
 	}
 	var err error
-	if o.Subject, _, err = readSubject(get(1)); err != nil {
+	if o.Subject, _, err = parseSubject(get(1)); err != nil {
 		return o, err
 	}
 	if text := get(3); text != "" {
-		at, ok := readInstant(text)
+		at, ok := parseTime(text)
 		if !ok {
-			return o, fmt.Errorf("expires is %q: write a day like 2026-12-01 (its beginning in UTC) or a time like "+
+			return o, fmt.Errorf("invalid expires %q: write a day such as 2026-12-01 (00:00 UTC) or a time such as "+
 				"2026-12-01T18:00:00Z", text)
 		}
 		o.ExpiresAt = &at

@@ -15,21 +15,21 @@ import (
 
 // limitReport is a limit in the JSON of "override set".
 type limitReport struct {
-	// Text is the limit in words, with its unit.
+	// Text describes the limit, with its unit.
 	Text  string `json:"text"`
 	Count int64  `json:"count"`
-	// WindowSeconds is null for a limit that goes by the calendar.
+	// WindowSeconds is null for a calendar limit.
 	WindowSeconds *float64 `json:"window_seconds"`
 	Calendar      string   `json:"calendar,omitzero"`
-	// Burst is what may pass at once.
+	// Burst is the capacity: the largest cost that can be granted at once.
 	Burst     int64  `json:"burst"`
 	Algorithm string `json:"algorithm"`
 	// Origin is rule or override.
 	Origin string `json:"origin"`
 }
 
-// limitWords is a limit for people: 1,000 requests per minute, burst 200.
-func limitWords(l headgate.Limit, unit string) string {
+// formatLimit describes a limit: 1,000 requests per minute, burst 200.
+func formatLimit(l headgate.Limit, unit string) string {
 	per := "calendar " + l.Calendar.String()
 	if l.Calendar == headgate.NoCalendar {
 		per = strings.TrimPrefix(headgate.Per(1, l.Window).String(), "1/")
@@ -42,7 +42,7 @@ func limitWords(l headgate.Limit, unit string) string {
 }
 
 func newLimitReport(l headgate.Limit, unit, origin string) *limitReport {
-	r := &limitReport{Text: limitWords(l, unit), Count: l.Count, Burst: l.Capacity(), Algorithm: l.Algorithm.String(), Origin: origin}
+	r := &limitReport{Text: formatLimit(l, unit), Count: l.Count, Burst: l.Capacity(), Algorithm: l.Algorithm.String(), Origin: origin}
 	if l.Calendar == headgate.NoCalendar {
 		r.WindowSeconds = new(l.Window.Seconds())
 	} else {
@@ -51,30 +51,31 @@ func newLimitReport(l headgate.Limit, unit, origin string) *limitReport {
 	return r
 }
 
-// overridden is the limit that an override replaces, and what to know of its rule.
+// overridden is the limit that an override replaces, with its rule.
 type overridden struct {
 	rule    headgate.Rule
 	own     headgate.Limit
-	present *adminapi.StoredOverride // nil if the subject has none yet
+	current *adminapi.StoredOverride // nil if the subject has none yet
 }
 
-// findOverridden asks for what an override is about to replace. A rule without such a limit is for the server to reject.
+// findOverridden fetches the limit that an override is about to replace. It accepts a rule without such a limit, because the server
+// rejects the override.
 func findOverridden(ctx context.Context, c *adminclient.Client, o *adminapi.Override) (*overridden, error) {
 	rule, err := c.Rule(ctx, o.Rule)
 	if err != nil {
 		return nil, err
 	}
 	before := &overridden{rule: rule, own: replacedLimit(o, &rule)}
-	there, _, err := c.Overrides(ctx, o.Rule, o.Subject, usualList)
-	for i := range there {
-		if there[i].LimitName == o.LimitName && maps.Equal(there[i].Subject, o.Subject) {
-			before.present = &there[i]
+	stored, _, err := c.Overrides(ctx, o.Rule, o.Subject, defaultListed)
+	for i := range stored {
+		if stored[i].LimitName == o.LimitName && maps.Equal(stored[i].Subject, o.Subject) {
+			before.current = &stored[i]
 		}
 	}
 	return before, err
 }
 
-// replacedLimit is the limit of a rule that an override is about; its count is 0 if there is none of that name.
+// replacedLimit returns the limit of a rule that an override replaces. Its Count is 0 if the rule has no limit of that name.
 func replacedLimit(o *adminapi.Override, rule *headgate.Rule) headgate.Limit {
 	if o.LimitName != "" {
 		return rule.Limits[o.LimitName]
@@ -82,7 +83,7 @@ func replacedLimit(o *adminapi.Override, rule *headgate.Rule) headgate.Limit {
 	return rule.Limit
 }
 
-// compare notes in the report what the override changes.
+// compare adds the limits before and after the override to the report.
 func (b *overridden) compare(r *overrideReport) error {
 	unit := "request"
 	if b.rule.Cost.From != "" {
@@ -94,24 +95,24 @@ func (b *overridden) compare(r *overrideReport) error {
 	}
 	r.After = newLimitReport(after, unit, "override")
 	r.Before = newLimitReport(b.own, unit, "rule")
-	if b.present != nil {
-		if was, err := ruledoc.ParseLimit(b.present.Limit, b.own); err == nil {
+	if b.current != nil {
+		if was, err := ruledoc.ParseLimit(b.current.Limit, b.own); err == nil {
 			r.Before = newLimitReport(was, unit, "override")
 		}
 	} else if len(b.rule.Tiers) > 0 {
-		r.Notes = append(r.Notes, "the rule has tiers: of a subject in one of them, this replaces the limit of its tier")
+		r.Notes = append(r.Notes, "the rule has tiers: the override also replaces the limit of the subject's tier")
 	}
 	var others []string
 	for _, name := range slices.Sorted(maps.Keys(b.rule.Limits)) {
 		if name != r.Override.LimitName {
-			others = append(others, name+" "+limitWords(b.rule.Limits[name], unit))
+			others = append(others, name+" "+formatLimit(b.rule.Limits[name], unit))
 		}
 	}
 	if b.rule.Limit.Count > 0 && r.Override.LimitName != "" {
-		others = append(others, limitWords(b.rule.Limit, unit))
+		others = append(others, formatLimit(b.rule.Limit, unit))
 	}
 	if len(others) > 0 {
-		r.Notes = append(r.Notes, "the rule's other limits stay as they are: "+strings.Join(others, "; "))
+		r.Notes = append(r.Notes, "other limits of the rule do not change: "+strings.Join(others, "; "))
 	}
 	return nil
 }

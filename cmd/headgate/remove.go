@@ -17,26 +17,26 @@ type removeReport struct {
 	what string
 }
 
-// newRemove is a command that removes what has an id.
+// newRemove returns the rm command for overrides, exemptions or tokens.
 func newRemove(p *program, what, path string) *cobra.Command {
-	return p.asking(&cobra.Command{
+	return p.serverCommand(&cobra.Command{
 		Use:     "rm ID... --server ADDRESS",
-		Short:   fmt.Sprintf("Remove %ss, by their ids", what),
-		Example: fmt.Sprintf("  headgate %s rm 17 --server https://gate:8083", commandOf(what)),
+		Short:   fmt.Sprintf("Remove %ss by ID", what),
+		Example: fmt.Sprintf("  headgate %s rm 17 --server https://gate:8083", commandName(what)),
 		Args:    cobra.MinimumNArgs(1),
 	}, func(ctx context.Context, c *adminclient.Client, ids []string) (report, error) {
 		r := removeReport{Removed: []string{}, what: what}
 		for _, id := range ids {
 			if _, err := strconv.ParseInt(id, 10, 64); err != nil {
-				return nil, &usageError{fmt.Errorf("%q is no id: headgate %s list shows them", id, commandOf(what))}
+				return nil, &usageError{fmt.Errorf("invalid ID %q: list the IDs with headgate %s list", id, commandName(what))}
 			}
 		}
 		for _, id := range ids {
 			if err := c.Remove(ctx, path, id); err != nil {
 				if len(r.Removed) > 0 {
-					err = fmt.Errorf("%w; those before it are removed", err)
+					err = fmt.Errorf("%w; the IDs before it were removed", err)
 				}
-				return nil, p.end(&r, err)
+				return nil, p.finish(&r, err)
 			}
 			r.Removed = append(r.Removed, id)
 		}
@@ -47,13 +47,13 @@ func newRemove(p *program, what, path string) *cobra.Command {
 func (r *removeReport) text() string {
 	var b strings.Builder
 	for _, id := range r.Removed {
-		b.WriteString(r.what + " " + id + " is removed\n")
+		b.WriteString(r.what + " " + id + " removed\n")
 	}
 	return b.String()
 }
 
-// commandOf is what people type for a thing.
-func commandOf(what string) string {
+// commandName returns the command that manages this kind of object.
+func commandName(what string) string {
 	if what == "exemption" {
 		return "exempt"
 	}

@@ -25,12 +25,12 @@ import (
 
 const (
 	loadCallers = 32
-	callEvery   = 10 * time.Millisecond // of each of them
-	// answerWithin is longer than a busy machine stands still, so that what is lost is not lost for that.
-	answerWithin = 500 * time.Millisecond
-	// moment is how long clients may take to see that a server is gone, and hangMoment that it hangs.
-	moment     = 100 * time.Millisecond
-	hangMoment = answerWithin + 2*moment
+	callEvery   = 10 * time.Millisecond // per caller
+	// responseTimeout is longer than a busy machine stalls, so that a stall alone loses no calls.
+	responseTimeout = 500 * time.Millisecond
+	// detection is the longest time in which clients detect that a server has stopped, and hangDetection that it hangs.
+	detection     = 100 * time.Millisecond
+	hangDetection = responseTimeout + 2*detection
 )
 
 const (
@@ -45,18 +45,18 @@ rules:
   - {id: held, by: [], limit: %[2]d/hour, algorithm: fixed_window, strict: true}
 `, few, many)
 
-// node is a process that serves checks, and can be started again where it was.
+// node is a server process that can be restarted on the same address.
 type node struct {
-	*running
+	*testServer
 	binary, config, address string
 	process                 *os.Process
 }
 
-// start returns when the node listens. Somebody may have taken its port meanwhile.
+// start starts the node and returns when it listens. It retries while another process holds the port.
 func (n *node) start(t *testing.T) {
 	t.Helper()
 	eventually(t, "a start at "+n.address, func() bool {
-		r := &running{t: t, done: make(chan struct{})}
+		r := &testServer{t: t, done: make(chan struct{})}
 		cmd := exec.Command(n.binary, "serve", "--config", n.config)
 		cmd.Stdout, cmd.Stderr = &r.out, &r.log
 		if err := cmd.Start(); err != nil {
@@ -66,7 +66,7 @@ func (n *node) start(t *testing.T) {
 			defer close(r.done)
 			r.err = cmd.Wait()
 		}()
-		n.running, n.process = r, cmd.Process
+		n.testServer, n.process = r, cmd.Process
 		taken := false
 		eventually(t, "an address", func() bool {
 			_, up := r.log.find(func(l logLine) bool { return l.Msg == "listening" && l.Listener == "ops" })
@@ -75,13 +75,13 @@ func (n *node) start(t *testing.T) {
 		})
 		return !taken
 	})
-	n.at("ops") // fails if the process has ended
-	if !strings.Contains(n.log.String(), "Redis answers") {
-		t.Errorf("it takes checks before Redis is connected:\n%s", n.log.String())
+	n.addressOf("ops") // fails if the process has exited
+	if !strings.Contains(n.log.String(), redisConnected) {
+		t.Errorf("the node serves checks before Redis is connected:\n%s", n.log.String())
 	}
 }
 
-func (r *running) ended() bool {
+func (r *testServer) ended() bool {
 	select {
 	case <-r.done:
 		return true
@@ -102,24 +102,24 @@ func (n *node) kill() {
 	<-n.done
 }
 
-// stop is what a deployment does. Everybody must have gone elsewhere by then.
+// stop sends SIGTERM, as a deployment does, and checks that the node stops in time without cutting connections.
 func (n *node) stop(t *testing.T) {
 	t.Helper()
 	began := time.Now()
 	n.signal(t, syscall.SIGTERM)
 	<-n.done
 	line, ok := n.log.find(func(l logLine) bool { return l.Msg == "stopped" })
-	if took := time.Since(began); n.err != nil || !ok || line.Cut || took > 3*time.Second { // it gives load balancers a second to notice
-		t.Errorf("%s stopped after %v with %v\n%s", n.address, took, n.err, n.log.String())
+	if elapsed := time.Since(began); n.err != nil || !ok || line.Cut || elapsed > 3*time.Second { // one second is reserved for load balancers to notice
+		t.Errorf("%s stopped after %v with %v\n%s", n.address, elapsed, n.err, n.log.String())
 	}
 }
 
 var decisionsTotal = regexp.MustCompile(`(?m)^headgate_decisions_total\{call="check".* (\d+)$`)
 
-// decisions is how many checks the process has answered.
+// decisions returns the number of checks that the process has decided.
 func (n *node) decisions(t *testing.T) (sum int) {
 	t.Helper()
-	_, metrics := send(t, "GET", "http://"+n.at("ops")+"/metrics", "")
+	_, metrics := send(t, "GET", "http://"+n.addressOf("ops")+"/metrics", "")
 	for _, line := range decisionsTotal.FindAllStringSubmatch(metrics, -1) {
 		count, err := strconv.Atoi(line[1])
 		if err != nil {
@@ -130,15 +130,15 @@ func (n *node) decisions(t *testing.T) (sum int) {
 	return sum
 }
 
-// isUsed returns when the load reaches the node.
-func (n *node) isUsed(t *testing.T) {
+// waitForLoad returns when the load reaches the node.
+func (n *node) waitForLoad(t *testing.T) {
 	t.Helper()
 	enough := n.decisions(t) + 200
 	eventually(t, "load on "+n.address, func() bool { return n.decisions(t) >= enough })
 }
 
-// newNodes starts two on one Redis. Their ports are below those that the system gives to outgoing connections, which
-// could take them while a node is down.
+// newNodes starts two nodes on one Redis. Their ports are below the ephemeral range, so that no outgoing connection takes a port while
+// its node is down.
 func newNodes(t *testing.T, binary string) []*node {
 	t.Helper()
 	redis := testenv.Start(t, testenv.Redis)
@@ -167,7 +167,7 @@ func newNodes(t *testing.T, binary string) []*node {
 
 func newClient(t *testing.T, policy headgate.OnStoreFailure, nodes ...*node) *client.Client {
 	t.Helper()
-	o := client.Options{OnFailure: policy, Timeout: answerWithin, Log: slog.New(slog.DiscardHandler)}
+	o := client.Options{OnFailure: policy, Timeout: responseTimeout, Log: slog.New(slog.DiscardHandler)}
 	for _, n := range nodes {
 		o.Addresses = append(o.Addresses, n.address)
 	}
@@ -179,13 +179,15 @@ func newClient(t *testing.T, policy headgate.OnStoreFailure, nodes ...*node) *cl
 	return c
 }
 
-// unanswered is true if the client decided itself, for want of an answer.
-func unanswered(d *headgate.Decision) bool { return d.Path == headgate.PathFailed && d.Version == "" }
+// decidedByClient reports whether the client decided because no server responded.
+func decidedByClient(d *headgate.Decision) bool {
+	return d.Path == headgate.PathFailed && d.Version == ""
+}
 
-// charged is how many units of a rule's limit are charged or held in Redis.
+// charged returns how many units of a rule's limit are charged or held in Redis.
 func charged(t *testing.T, c *client.Client, rule string) (units int64) {
 	t.Helper()
-	eventually(t, "an answer from Redis", func() bool {
+	eventually(t, "a response from Redis", func() bool {
 		d, err := c.Peek(t.Context(), headgate.Request{Rule: rule})
 		if err != nil {
 			t.Fatal(err)
@@ -199,18 +201,18 @@ func charged(t *testing.T, c *client.Client, rule string) (units int64) {
 	return units
 }
 
-// load is callers who share a client, and what they were told.
+// load is a set of callers that share a client, with the decisions they received.
 type load struct {
 	client *client.Client
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 
 	mu      sync.Mutex
-	asked   map[string]int64 // by rule
-	granted map[string]int64 // units that were surely charged
-	doubt   map[string]int64 // units that may have been
-	late    int64            // decisions for which a server did not get an answer of Redis in time
-	lost    []time.Time      // when those were asked that no server answered
+	calls   map[string]int64 // by rule
+	granted map[string]int64 // units that were certainly charged
+	doubt   map[string]int64 // units that may have been charged
+	late    int64            // decisions that a server made without a timely response of Redis
+	lost    []time.Time      // start times of the calls without a response
 }
 
 func newLoad(t *testing.T, c *client.Client) *load {
@@ -218,7 +220,7 @@ func newLoad(t *testing.T, c *client.Client) *load {
 	ctx, stop := context.WithCancel(t.Context())
 	l := &load{
 		client: c, stop: stop,
-		asked: map[string]int64{}, granted: map[string]int64{}, doubt: map[string]int64{},
+		calls: map[string]int64{}, granted: map[string]int64{}, doubt: map[string]int64{},
 	}
 	t.Cleanup(l.ended.Wait)
 	for i := range loadCallers {
@@ -251,7 +253,7 @@ func (l *load) check(t *testing.T, rule string) {
 	l.note(t, rule, began, 1, 1, d, err)
 }
 
-// reserve holds 5 and commits 2.
+// reserve holds 5 units and commits 2 of them.
 func (l *load) reserve(t *testing.T) {
 	began := time.Now()
 	r, err := l.client.Reserve(t.Context(), headgate.Request{Rule: "held", Cost: 5}, 0)
@@ -261,19 +263,19 @@ func (l *load) reserve(t *testing.T) {
 	began = time.Now()
 	d, err := l.client.Commit(t.Context(), r.Token, headgate.Request{Cost: 2})
 	if errors.Is(err, headgate.ErrUnavailable) {
-		err = nil // the decision says the same
+		err = nil // the decision reports it as well
 	}
-	// Decided without Redis it is charged afterwards, and what was held comes back only by itself.
+	// A commit without Redis is charged later, and the held units are released only when the reservation expires.
 	l.note(t, "held", began, 2, 5+2, d, err)
 }
 
-// note counts a decision: units are charged if it was allowed, and doubtful ones perhaps if nobody can say.
+// note records a decision: units are charged if it was allowed; doubtful units may have been charged if the outcome is unknown.
 func (l *load) note(
 	t *testing.T, rule string, began time.Time, units, doubtful int64, d headgate.Decision, err error,
 ) (allowed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked[rule]++
+	l.calls[rule]++
 	switch {
 	case err != nil:
 		t.Errorf("%s: %v", rule, err)
@@ -281,10 +283,10 @@ func (l *load) note(
 		l.granted[rule] += units
 		return true
 	case d.Path == headgate.PathStore && rule == "few": // denied
-	case unanswered(&d):
+	case decidedByClient(&d):
 		l.lost = append(l.lost, began)
 		l.doubt[rule] += doubtful
-	case d.Path == headgate.PathLocal || d.Path == headgate.PathFailed: // a commit has no share
+	case d.Path == headgate.PathLocal || d.Path == headgate.PathFailed: // a commit has no local fallback share
 		l.late++
 		l.doubt[rule] += doubtful
 	default:
@@ -296,31 +298,31 @@ func (l *load) note(
 func (l *load) total() (sum int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, n := range l.asked {
+	for _, n := range l.calls {
 		sum += n
 	}
 	return sum
 }
 
-// end stops the callers and compares the counters with what they were granted.
+// end stops the callers and compares the counters with the granted units.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	l.stop()
 	l.ended.Wait()
 	for _, rule := range []string{"few", "many", "held"} {
 		used := charged(t, l.client, rule)
-		if surely := l.granted[rule]; used < surely || used > surely+l.doubt[rule] {
-			t.Errorf("%s: %d units are charged, but %d were granted, and %d perhaps", rule, used, surely, l.doubt[rule])
+		if certain := l.granted[rule]; used < certain || used > certain+l.doubt[rule] {
+			t.Errorf("%s: %d units are charged, but %d were granted and %d are in doubt", rule, used, certain, l.doubt[rule])
 		}
 	}
-	if admitted := l.granted["few"] + l.doubt["few"]; l.asked["few"] > few && (l.granted["few"] > few || admitted < few) {
-		t.Errorf("few: %d to %d admitted, not %d", l.granted["few"], admitted, few)
+	if maxGranted := l.granted["few"] + l.doubt["few"]; l.calls["few"] > few && (l.granted["few"] > few || maxGranted < few) {
+		t.Errorf("few: %d to %d granted, not %d", l.granted["few"], maxGranted, few)
 	}
-	t.Logf("asked %v, granted %v, in doubt %v; %d not answered, %d without Redis",
-		l.asked, l.granted, l.doubt, len(l.lost), l.late)
+	t.Logf("calls %v, granted %v, in doubt %v; %d without a response, %d without Redis",
+		l.calls, l.granted, l.doubt, len(l.lost), l.late)
 }
 
-// TestRestart has one test at a time on the machine: servers wait for Redis for milliseconds only.
+// TestRestart runs its subtests one at a time, because servers wait only milliseconds for Redis.
 func TestRestart(t *testing.T) {
 	binary := testenv.BuildHeadgate(t)
 	for _, c := range []struct {
@@ -337,107 +339,107 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// Servers are restarted one after the other, and no caller notices.
+// testRollingRestart restarts the servers one after the other. No call may be lost.
 func testRollingRestart(t *testing.T, nodes []*node) {
 	l := newLoad(t, newClient(t, headgate.FailAllow, nodes...))
 	for range 2 {
 		for _, n := range nodes {
-			n.isUsed(t)
+			n.waitForLoad(t)
 			n.stop(t)
 			n.start(t)
-			n.isUsed(t)
+			n.waitForLoad(t)
 		}
 	}
 	l.end(t)
 	if len(l.lost) > 0 {
-		t.Errorf("%d of %d calls were not answered", len(l.lost), l.total())
+		t.Errorf("%d of %d calls got no response", len(l.lost), l.total())
 	}
-	if l.asked["few"] <= few {
-		t.Errorf("%d were asked for, which is too few to be denied", l.asked["few"])
+	if l.calls["few"] <= few {
+		t.Errorf("%d calls are too few to be denied", l.calls["few"])
 	}
 }
 
-// What was under way on a server that dies is lost, and nothing else.
+// testKilled kills a server. Only the calls in flight on it may be lost.
 func testKilled(t *testing.T, nodes []*node) {
 	l := newLoad(t, newClient(t, headgate.FailAllow, nodes...))
-	nodes[0].isUsed(t)
+	nodes[0].waitForLoad(t)
 	nodes[0].kill()
 	killed := time.Now()
-	nodes[1].isUsed(t)
+	nodes[1].waitForLoad(t)
 	nodes[0].start(t)
-	nodes[0].isUsed(t)
+	nodes[0].waitForLoad(t)
 	l.end(t)
-	l.lostBefore(t, killed.Add(moment), loadCallers)
+	l.lostBefore(t, killed.Add(detection), loadCallers)
 }
 
-// A server that hangs is like one that is gone, but it takes longer to see.
+// testHanging suspends a server. Its clients must detect that within hangDetection.
 func testHanging(t *testing.T, nodes []*node) {
 	l := newLoad(t, newClient(t, headgate.FailAllow, nodes...))
-	nodes[0].isUsed(t)
+	nodes[0].waitForLoad(t)
 	nodes[0].signal(t, syscall.SIGSTOP)
 	stopped := time.Now()
-	eventually(t, "the end of a moment", func() bool { return time.Since(stopped) > hangMoment+moment })
-	nodes[1].isUsed(t)
+	eventually(t, "hang detection", func() bool { return time.Since(stopped) > hangDetection+detection })
+	nodes[1].waitForLoad(t)
 	nodes[0].signal(t, syscall.SIGCONT)
-	nodes[0].isUsed(t)
+	nodes[0].waitForLoad(t)
 	l.end(t)
-	l.lostBefore(t, stopped.Add(hangMoment), 2*loadCallers) // some may ask it once more
+	l.lostBefore(t, stopped.Add(hangDetection), 2*loadCallers) // some callers may try it once more
 }
 
-// lostBefore is for calls without an answer: there may be so many, and none that were asked later.
-func (l *load) lostBefore(t *testing.T, then time.Time, most int) {
+// lostBefore checks that at most maxLost calls got no response, and that all of them began before the given time.
+func (l *load) lostBefore(t *testing.T, then time.Time, maxLost int) {
 	t.Helper()
-	if len(l.lost) > most {
-		t.Errorf("%d calls were lost, not at most %d", len(l.lost), most)
+	if len(l.lost) > maxLost {
+		t.Errorf("%d calls were lost, not at most %d", len(l.lost), maxLost)
 	}
-	for _, asked := range l.lost {
-		if asked.After(then) {
-			t.Errorf("a call was lost that was asked %v too late for that", asked.Sub(then))
+	for _, began := range l.lost {
+		if began.After(then) {
+			t.Errorf("a call that began %v after the deadline was lost", began.Sub(then))
 		}
 	}
 }
 
-// Without any server the client's policy decides, at once, until there is one again.
+// testNoneLeft kills all servers. The client's policy must decide immediately, until a server is started again.
 func testNoneLeft(t *testing.T, nodes []*node) {
 	clients := map[headgate.OnStoreFailure]*client.Client{
 		headgate.FailAllow: newClient(t, headgate.FailAllow, nodes...),
 		headgate.FailDeny:  newClient(t, headgate.FailDeny, nodes...),
 	}
-	ask := func(policy headgate.OnStoreFailure) headgate.Decision {
+	check := func(policy headgate.OnStoreFailure) headgate.Decision {
 		d, err := clients[policy].Check(t.Context(), headgate.Request{Rule: "many"})
 		if err != nil {
 			t.Error(err)
 		}
 		return d
 	}
-	answered := func(when string) {
+	waitForStore := func(when string) {
 		for policy := range clients {
-			eventually(t, when, func() bool { d := ask(policy); return d.Path == headgate.PathStore && d.Allowed })
+			eventually(t, when, func() bool { d := check(policy); return d.Path == headgate.PathStore && d.Allowed })
 		}
 	}
-	answered("an answer")
+	waitForStore("a response")
 	for _, n := range nodes {
 		n.kill()
 	}
-	killed, atOnce := time.Now(), 0
-	for time.Since(killed) < 5*moment {
-		if time.Since(killed) > moment {
-			atOnce++
+	killed, immediate := time.Now(), 0
+	for time.Since(killed) < 5*detection {
+		if time.Since(killed) > detection {
+			immediate++
 		}
 		for policy := range clients {
-			if d := ask(policy); !unanswered(&d) || d.Allowed != (policy == headgate.FailAllow) {
+			if d := check(policy); !decidedByClient(&d) || d.Allowed != (policy == headgate.FailAllow) {
 				t.Fatalf("%v: %+v", policy, d)
 			}
 		}
 	}
-	if atOnce < 100 {
-		t.Errorf("%d decisions in %v: somebody waits for servers that are not there", atOnce, 4*moment)
+	if immediate < 100 {
+		t.Errorf("%d decisions in %v: clients wait for stopped servers", immediate, 4*detection)
 	}
 	nodes[1].start(t)
-	answered("an answer again")
+	waitForStore("a response after the restart")
 }
 
-// What one server has held another can commit.
+// testReservationSurvives reserves on one server, kills it, and commits on the other.
 func testReservationSurvives(t *testing.T, nodes []*node) {
 	first, second := newClient(t, headgate.FailDeny, nodes[0]), newClient(t, headgate.FailDeny, nodes[1])
 	r, err := first.Reserve(t.Context(), headgate.Request{Rule: "held", Cost: 50}, 0)

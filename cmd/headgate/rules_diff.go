@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// diffReport is what "rules diff" prints.
+// diffReport is the report of "rules diff".
 type diffReport struct{ *rulediff.Report }
 
 func (r diffReport) text() string { return r.String() }
@@ -18,13 +18,16 @@ func (r diffReport) text() string { return r.String() }
 func newDiff(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Say what changes for whom between two versions of the rules",
-		Long: `Say what changes for whom between two versions of the rules, each a file or a directory.
+		Short: "Compare two versions of the rules and show what changes for clients",
+		Long: `Compare two versions of the rules, each a file or a directory, and show what changes for clients.
 
-"looser" means that less is denied afterwards, "tighter" that more is, "other" that it depends or that neither is. A
-limit is looser if its rate and what may pass at once are no less than before. The order of rules means nothing.
+Each change is marked "looser" (fewer requests are denied), "tighter" (more requests are denied) or "other" (neither, or it
+depends on the request). A limit is looser if neither its rate nor its burst decreases. The order of rules is ignored.
 
-Exit code: 0 nothing changes; 1 something does; 2 a side has problems or cannot be read.`,
+Exit codes:
+  0  no changes
+  1  changes found
+  2  OLD or NEW has problems or cannot be read`,
 		Example: "  headgate rules diff /etc/headgate/rules/ new-rules/",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, paths []string) error {
@@ -32,12 +35,12 @@ Exit code: 0 nothing changes; 1 something does; 2 a side has problems or cannot 
 			for i, side := range []string{"OLD", "NEW"} {
 				var err error
 				if documents[i], err = ruledoc.Load(paths[i]); err != nil {
-					return fmt.Errorf("%s cannot be loaded: %w", side, err)
+					return fmt.Errorf("load %s: %w", side, err)
 				}
 			}
 			r := diffReport{rulediff.New(documents[0], documents[1], time.Now())}
 			r.Old.Path, r.New.Path = paths[0], paths[1]
-			return p.end(r, verdict(len(r.Entries) == 0))
+			return p.finish(r, failUnless(len(r.Entries) == 0))
 		},
 	}
 }

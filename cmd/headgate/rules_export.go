@@ -15,11 +15,11 @@ import (
 
 // exportReport is the JSON of "rules export".
 type exportReport struct {
-	// Number is the version of the rules.
+	// Number is the version number of the rules.
 	Number int64             `json:"number"`
 	Mode   string            `json:"mode"`
 	Rules  []json.RawMessage `json:"rules"`
-	// OfTenants is how many rules are left out because tenants have made them.
+	// OfTenants is the number of rules omitted because tenants created them.
 	OfTenants int `json:"of_tenants"`
 
 	yaml string
@@ -27,11 +27,11 @@ type exportReport struct {
 
 func newExport(p *program) *cobra.Command {
 	var version, file string
-	cmd := p.asking(&cobra.Command{
+	cmd := p.serverCommand(&cobra.Command{
 		Use:   "export --server ADDRESS",
-		Short: "Write a server's rules as a rule file",
-		Long: `Write the rules of a server with PostgreSQL as a rule file, which headgate rules apply takes back without a change.
-Rules that tenants have made are left out, and so are overrides and exemptions.`,
+		Short: "Export a server's rules as a rule file",
+		Long: `Export the rules of a server with PostgreSQL as a rule file. Applying the file with headgate rules apply changes nothing.
+Rules created by tenants, overrides and exemptions are omitted.`,
 		Example: "  headgate rules export -o rules.yaml --server https://gate:8083 --token-file token",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, c *adminclient.Client, _ []string) (_ report, err error) {
@@ -39,7 +39,7 @@ Rules that tenants have made are left out, and so are overrides and exemptions.`
 		if version == "" {
 			number, err = c.CurrentVersion(ctx)
 		} else {
-			number, err = readVersionNumber(version)
+			number, err = parseVersionNumber(version)
 		}
 		if err != nil {
 			return nil, err
@@ -49,18 +49,18 @@ Rules that tenants have made are left out, and so are overrides and exemptions.`
 			return nil, err
 		}
 		if file != "" {
-			if err := os.WriteFile(file, []byte(r.yaml), 0o644); err != nil { //nolint:gosec // G306: rules are no secret
+			if err := os.WriteFile(file, []byte(r.yaml), 0o644); err != nil { //nolint:gosec // G306: rules are not secret
 				return nil, err
 			}
 			r.yaml = fmt.Sprintf("%s: %s of version %d\n", file, wording.Count(len(r.Rules), "rule"), number)
 		}
 		if r.OfTenants > 0 {
-			p.say("%s of tenants left out", wording.Count(r.OfTenants, "rule"))
+			p.logf("%s of tenants omitted", wording.Count(r.OfTenants, "rule"))
 		}
 		return r, nil
 	})
-	cmd.Flags().StringVar(&version, "version", "", "`VERSION` of the rules; without it the present one")
-	cmd.Flags().StringVarP(&file, "out", "o", "", "`FILE` to write; without it standard output")
+	cmd.Flags().StringVar(&version, "version", "", "`VERSION` to export (default: the current version)")
+	cmd.Flags().StringVarP(&file, "out", "o", "", "write to `FILE` (default: standard output)")
 	return cmd
 }
 

@@ -15,31 +15,34 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// fromEnvoy is the one kind of config that can be imported.
+// fromEnvoy is the only supported value of --from.
 const fromEnvoy = "envoy-ratelimit"
 
 func newImport(p *program) *cobra.Command {
 	var from, out string
 	cmd := &cobra.Command{
 		Use:   "import --from envoy-ratelimit [--out DIR] FILE...",
-		Short: "Make rules of another limiter's config",
-		Long: `Make rules of configs of envoyproxy/ratelimit, for a server that answers Envoy in its place. The rules go to
-standard output as one document or, with --out, for each FILE to DIR/FILE.yaml, with tests of them in
-DIR/FILE_test.yaml. Files of one domain are read as one. What rules cannot say is told, with what to do instead.
+		Short: "Convert the config of another rate limiter into rules",
+		Long: `Convert configs of envoyproxy/ratelimit into rules, for a Headgate server that replaces it behind Envoy. The rules are
+printed as one document or, with --out, written to DIR/FILE.yaml for each FILE, with tests in DIR/FILE_test.yaml. Files of
+the same domain are merged. Settings that rules cannot express are reported, each with an alternative.
 
-Exit code: 0 all is carried over; 1 something is not; 2 a file cannot be read or written.`,
+Exit codes:
+  0  everything was converted
+  1  some settings were not converted
+  2  a file cannot be read or written`,
 		Example: "  headgate rules import --from envoy-ratelimit --out rules config/*.yaml\n" +
 			"  headgate rules test rules/*_test.yaml",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			if from != fromEnvoy {
-				return usage(cmd, fmt.Errorf("--from %q: write --from %s, the one that is known", from, fromEnvoy))
+				return usage(cmd, fmt.Errorf("--from %q: must be %s", from, fromEnvoy))
 			}
 			return p.importRules(files, out)
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "`KIND` of config: "+fromEnvoy)
-	cmd.Flags().StringVar(&out, "out", "", "`DIR` for rules and tests; files that are there stay as they are")
+	cmd.Flags().StringVar(&from, "from", "", "`KIND` of the config (required): "+fromEnvoy)
+	cmd.Flags().StringVar(&out, "out", "", "`DIR` for rules and tests; existing files are never overwritten")
 	return cmd
 }
 
@@ -56,7 +59,7 @@ func (p *program) importRules(files []string, out string) error {
 	var problems yamldoc.Errors
 	switch {
 	case errors.As(err, &problems):
-		return &exitError{2, fmt.Sprintf("%s\n\n%s; nothing is written\n", problems, wording.Count(len(problems), "problem"))}
+		return &exitError{2, fmt.Sprintf("%s\n\n%s; nothing was written\n", problems, wording.Count(len(problems), "problem"))}
 	case err != nil:
 		return err
 	case out == "":
@@ -65,13 +68,13 @@ func (p *program) importRules(files []string, out string) error {
 		err = p.writeImported(imported.Files, files, out)
 	}
 	if err == nil && len(imported.Left) > 0 {
-		count := wording.Count(len(imported.Left), "thing")
-		return &exitError{1, fmt.Sprintf("%s\n\n%s not carried over\n", imported.Left, count)}
+		count := wording.Count(len(imported.Left), "setting")
+		return &exitError{1, fmt.Sprintf("%s\n\n%s not converted\n", imported.Left, count)}
 	}
 	return err
 }
 
-// writeImported writes all files or, if one of them is there already, none.
+// writeImported writes all files, or none if one of them exists.
 func (p *program) writeImported(imported []envoyconfig.File, files []string, dir string) error {
 	type file struct{ name, text string }
 	var all []file
@@ -86,10 +89,10 @@ func (p *program) writeImported(imported []envoyconfig.File, files []string, dir
 	}
 	for _, f := range all {
 		if seen[f.name] {
-			return fmt.Errorf("two files would become %s: rename one of them", f.name)
+			return fmt.Errorf("two input files would both be written to %s: rename one of them", f.name)
 		}
 		if _, err := os.Lstat(f.name); err == nil {
-			return fmt.Errorf("%s is there already and stays as it is: move it away, or choose another --out", f.name)
+			return fmt.Errorf("%s already exists: move it, or choose another --out", f.name)
 		}
 		seen[f.name] = true
 	}

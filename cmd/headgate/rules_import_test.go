@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestImportOut imports every documented example into files, which must be valid and pass their tests.
+// TestImportOut imports every documented example into files. The rules must be valid and pass the generated tests.
 func TestImportOut(t *testing.T) {
 	t.Parallel()
 	examples, err := filepath.Glob("internal/envoyconfig/testdata/example*.txt")
@@ -49,8 +49,8 @@ func TestImportOut(t *testing.T) {
 	}
 }
 
-// TestImportKeeps sees that no file is written over, not even a config by its own rules.
-func TestImportKeeps(t *testing.T) {
+// TestImportNeverOverwrites checks that no file is overwritten, not even an imported config by its own rules.
+func TestImportNeverOverwrites(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	names := []string{"a.yaml", "b.yml", filepath.Join("sub", "a.yml")}
@@ -68,8 +68,8 @@ func TestImportKeeps(t *testing.T) {
 		problem string
 		args    []string
 	}{
-		{"a.yaml is there already", []string{dir, names[1], names[0]}},
-		{"two files would become", []string{filepath.Join(dir, "new"), names[1], names[0], names[2]}},
+		{"a.yaml already exists", []string{dir, names[1], names[0]}},
+		{"two input files would both be written to", []string{filepath.Join(dir, "new"), names[1], names[0], names[2]}},
 	} {
 		o := start(t, append([]string{"rules", "import", "--from", "envoy-ratelimit", "--out"}, test.args...)...)
 		if o.code != 2 || !strings.Contains(o.errors, test.problem) || o.out != "" {
@@ -77,6 +77,6 @@ func TestImportKeeps(t *testing.T) {
 		}
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 3 {
-		t.Errorf("written all the same: %v %v", left, err)
+		t.Errorf("files were written: %v %v", left, err)
 	}
 }

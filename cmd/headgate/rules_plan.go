@@ -18,33 +18,33 @@ import (
 // planReport is the JSON of "rules apply" and "rules rollback".
 type planReport struct {
 	Applied bool `json:"applied"`
-	// From is the version of the rules that was planned from, and To the one that was made; 0 if none was.
+	// From is the version that the plan is based on, and To the new version; To is 0 if nothing was applied.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
-	// Changes are what changes for whom, as "rules diff" has them.
+	// Changes are the planned changes, in the format of "rules diff".
 	Changes *rulediff.Report `json:"changes"`
 	Notes   []string         `json:"notes"`
 }
 
-// planOptions are the flags of commands that change all rules.
+// planOptions holds the flags of commands that change all rules.
 type planOptions struct {
 	yes, dryRun bool
 	comment     string
 }
 
 func (o *planOptions) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask; without a terminal it is needed")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would change, and change nothing")
-	cmd.Flags().StringVar(&o.comment, "comment", "", "`TEXT` for the history")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask for confirmation; required without a terminal")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show the plan and change nothing")
+	cmd.Flags().StringVar(&o.comment, "comment", "", "`TEXT` for the version history")
 }
 
-// carryOut shows a plan, asks, and applies it.
-func (p *program) carryOut(
+// applyPlan prints a plan, asks for confirmation, and applies it.
+func (p *program) applyPlan(
 	ctx context.Context, o *planOptions, r *planReport, apply func() (adminapi.Published, error),
 ) (report, error) {
-	asks := !o.yes && !o.dryRun && len(r.Changes.Entries) > 0
-	if asks && p.output == "json" {
-		return nil, &usageError{errors.New("a program cannot be asked: give --yes, or --dry-run to see the plan")}
+	prompt := !o.yes && !o.dryRun && len(r.Changes.Entries) > 0
+	if prompt && p.output == "json" {
+		return nil, &usageError{errors.New("--output json cannot ask for confirmation: use --yes, or --dry-run to see the plan")}
 	}
 	if p.output != "json" {
 		if _, err := io.WriteString(p.out, r.Changes.String()+notesText(r.Notes)); err != nil {
@@ -55,29 +55,29 @@ func (p *program) carryOut(
 		return r, nil
 	}
 	if o.dryRun {
-		return r, no()
+		return r, failure()
 	}
-	if asks {
+	if prompt {
 		if yes, err := p.confirm(ctx, fmt.Sprintf("apply as version %d?", r.From+1)); err != nil || !yes {
-			return r, cmp.Or(err, no())
+			return r, cmp.Or(err, failure())
 		}
 	}
 	done, err := apply()
-	if adminclient.HasStatus(err, http.StatusConflict) {
-		err = fmt.Errorf("%w\nsomebody has published meanwhile, and nothing was applied: run it again, and look at the plan as it "+
-			"is now", err)
+	if adminclient.DeniedWith(err, http.StatusConflict) {
+		err = fmt.Errorf("%w\nthe rules were published by another user in the meantime, nothing was applied: run the command again and "+
+			"review the new plan", err)
 	}
 	r.Applied, r.To = true, done.Version
 	return r, err
 }
 
-// text is what comes after the plan.
+// text returns the outcome, which follows the plan.
 func (r *planReport) text() string {
 	switch {
 	case r.Applied:
-		return fmt.Sprintf("applied as version %d; headgate nodes shows who runs it\n", r.To)
+		return fmt.Sprintf("applied as version %d; check the rollout with headgate nodes\n", r.To)
 	case len(r.Changes.Entries) == 0:
 		return ""
 	}
-	return "nothing is applied\n"
+	return "nothing was applied\n"
 }

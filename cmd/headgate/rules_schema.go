@@ -9,8 +9,8 @@ import (
 func newSchema(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
-		Short: "Print the JSON Schema of rule files, for editors",
-		Long: `Print the JSON Schema of rule files. Editors check a file against it if the file begins with this line:
+		Short: "Print the JSON Schema of rule files",
+		Long: `Print the JSON Schema of rule files. Editors validate a rule file that begins with this line:
 
   # yaml-language-server: $schema=headgate.schema.json`,
 		Example: "  headgate rules schema > headgate.schema.json",

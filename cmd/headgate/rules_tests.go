@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// testReport is the JSON of "rules test". Passed and Failed count tests, Broken counts files that could not be run.
+// testReport is the JSON of "rules test". Passed and Failed count tests. Broken counts test files that could not be run.
 type testReport struct {
 	Passed int          `json:"passed"`
 	Failed int          `json:"failed"`
@@ -18,7 +18,7 @@ type testReport struct {
 	Files  []testedFile `json:"files"`
 }
 
-// testedFile has either tests or an error.
+// testedFile is the result of one test file: its tests, or an error.
 type testedFile struct {
 	File  string               `json:"file"`
 	Tests []ruledoc.TestResult `json:"tests"`
@@ -28,10 +28,13 @@ type testedFile struct {
 func newTest(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "test FILE...",
-		Short: "Run tests of rules",
-		Long: `Run tests of rules: requests at given times, and what is expected of each. No store is asked.
+		Short: "Run rule tests",
+		Long: `Run rule tests: requests at given times, each with the expected decision. The tests run in memory, without Redis.
 
-Exit code: 0 all pass; 1 some fail; 2 a file is broken or cannot be read.`,
+Exit codes:
+  0  all tests pass
+  1  a test fails
+  2  a test file is invalid or cannot be read`,
 		Example: "  headgate rules test examples/rules/rules_test.yaml",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {
@@ -40,9 +43,9 @@ Exit code: 0 all pass; 1 some fail; 2 a file is broken or cannot be read.`,
 				r.run(file)
 			}
 			if r.Broken > 0 {
-				return p.end(&r, &exitError{code: 2})
+				return p.finish(&r, &exitError{code: 2})
 			}
-			return p.end(&r, verdict(r.Failed == 0))
+			return p.finish(&r, failUnless(r.Failed == 0))
 		},
 	}
 }
@@ -66,7 +69,7 @@ func (r *testReport) text() string {
 	for _, f := range r.Files {
 		fmt.Fprintln(&b, f.File)
 		if f.Error != "" {
-			b.WriteString("  BROKEN: none of its tests was run\n" + indented(f.Error))
+			b.WriteString("  INVALID: its tests were not run\n" + indented(f.Error))
 		}
 		for _, t := range f.Tests {
 			word := "ok  "
@@ -81,7 +84,7 @@ func (r *testReport) text() string {
 	}
 	fmt.Fprintf(&b, "\n%s passed, %d failed in %s", wording.Count(r.Passed, "test"), r.Failed, wording.Count(len(r.Files), "file"))
 	if r.Broken > 0 {
-		fmt.Fprintf(&b, ", %d of them broken", r.Broken)
+		fmt.Fprintf(&b, ", %d of them invalid", r.Broken)
 	}
 	return b.String() + "\n"
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// validateReport is the JSON of "rules validate". If there are problems, nothing else is known.
+// validateReport is the JSON of "rules validate". If there are problems, the other fields are empty.
 type validateReport struct {
 	OK         bool `json:"ok"`
 	Files      int  `json:"files"`
@@ -25,29 +25,32 @@ type validateReport struct {
 	Exemptions int  `json:"exemptions"`
 	// Mode caps all rules: enforce, shadow or off.
 	Mode string `json:"mode"`
-	// RulesVersion is what nodes that run these rules report.
+	// RulesVersion is the version that nodes with these rules report.
 	RulesVersion string         `json:"rules_version"`
 	Problems     ruledoc.Errors `json:"problems"`
-	// Warnings are about what is allowed and hardly meant.
+	// Warnings list what is valid but probably unintended.
 	Warnings []string `json:"warnings"`
 }
 
 func newValidate(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate PATH...",
-		Short: "Say what is wrong with rule files, all of it",
-		Long: `Say what is wrong with rule files, all of it. They are read as one document, as a server reads them.
+		Short: "Validate rule files and report all problems",
+		Long: `Validate rule files and report all problems. The files are merged into one document, as a server does.
 
-A directory stands for its *.yaml, *.yml and *.json, but not for hidden files and those that end in _test.
+A directory includes its *.yaml, *.yml and *.json files, except hidden files and files that end in _test.
 
-Exit code: 0 all is well; 1 there are problems; 2 a file cannot be read.`,
+Exit codes:
+  0  the rules are valid
+  1  the rules have problems
+  2  a file cannot be read`,
 		Example: "  headgate rules validate /etc/headgate/rules/",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, paths []string) error {
 			r := validateReport{Problems: ruledoc.Errors{}, Warnings: []string{}}
 			d, err := ruledoc.Load(paths...)
 			if errors.As(err, &r.Problems) {
-				return p.end(&r, no())
+				return p.finish(&r, failure())
 			} else if err != nil {
 				return err
 			}
@@ -57,7 +60,7 @@ Exit code: 0 all is well; 1 there are problems; 2 a file cannot be read.`,
 				r.Warnings = append(r.Warnings, warnings(&d.Source[i])...)
 			}
 			r.Warnings = append(r.Warnings, expired(d, time.Now())...)
-			return p.end(&r, nil)
+			return p.finish(&r, nil)
 		},
 	}
 }
@@ -73,7 +76,7 @@ func (r *validateReport) text() string {
 	text := fmt.Sprintf("ok: %s, %s, %s in %s; version %s\n", wording.Count(r.Rules, "rule"), wording.Count(r.Overrides, "override"),
 		wording.Count(r.Exemptions, "exemption"), wording.Count(r.Files, "file"), r.RulesVersion)
 	if r.Mode != headgate.Enforce.String() {
-		text += "mode is " + r.Mode + ": these rules deny nobody\n"
+		text += "mode is " + r.Mode + ": these rules deny no requests\n"
 	}
 	if len(r.Warnings) > 0 {
 		text += "warning: " + strings.Join(r.Warnings, "\nwarning: ") + "\n"
@@ -81,17 +84,17 @@ func (r *validateReport) text() string {
 	return text
 }
 
-// expired finds overrides and exemptions that have no effect any more.
+// expired returns a warning for each override and exemption that has expired.
 func expired(d *ruledoc.Document, now time.Time) []string {
 	var found []string
-	over := func(what string, at time.Time) {
+	check := func(what string, at time.Time) {
 		if !at.IsZero() && !at.After(now) {
-			found = append(found, fmt.Sprintf("%s expired at %s and has no effect: remove it, or write another end", what, instant(at)))
+			found = append(found, fmt.Sprintf("%s expired at %s and has no effect: remove it or change expires", what, formatTime(at)))
 		}
 	}
 	for i := range d.Overrides {
 		o := &d.Overrides[i]
-		over(fmt.Sprintf("rule %q: its override for %s", o.Rule, subjectText(o.Subject)), o.Expires)
+		check(fmt.Sprintf("rule %q: the override for %s", o.Rule, subjectText(o.Subject)), o.Expires)
 	}
 	for i := range d.Exemptions {
 		x := &d.Exemptions[i]
@@ -99,12 +102,12 @@ func expired(d *ruledoc.Document, now time.Time) []string {
 		if x.Rule != "" {
 			from = fmt.Sprintf("rule %q", x.Rule)
 		}
-		over(fmt.Sprintf("%s: the exemption of %s=%s", from, x.Attribute, x.Value), x.Expires)
+		check(fmt.Sprintf("%s: the exemption of %s=%s", from, x.Attribute, x.Value), x.Expires)
 	}
 	return found
 }
 
-// warnings finds requests that a rule lets cost more than one of its limits ever holds.
+// warnings returns a warning for each limit whose capacity is below the largest cost of a request.
 func warnings(rule *headgate.Rule) []string {
 	if rule.Cost.From == "" {
 		return nil
@@ -114,13 +117,13 @@ func warnings(rule *headgate.Rule) []string {
 		limits[""] = rule.Limit
 	}
 	var found []string
-	most := cmp.Or(rule.Cost.Max, headgate.MaxCost)
+	maxCost := cmp.Or(rule.Cost.Max, headgate.MaxCost)
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		limit := limits[name]
-		if holds := limit.Capacity(); most > holds && limit.Algorithm != headgate.LeakyBucket {
-			found = append(found, fmt.Sprintf("rule %q: a request may cost up to %s by %s, and limit %s holds %s: beyond that it "+
-				"can never pass; write a max, or a burst", rule.ID, wording.Number(most), rule.Cost.From,
-				strings.TrimSpace(name+" "+limit.String()), wording.Number(holds)))
+		if capacity := limit.Capacity(); maxCost > capacity && limit.Algorithm != headgate.LeakyBucket {
+			found = append(found, fmt.Sprintf("rule %q: a request may cost up to %s by %s, but limit %s has a capacity of %s: "+
+				"requests above it are always denied; set cost.max or a larger burst", rule.ID, wording.Number(maxCost), rule.Cost.From,
+				strings.TrimSpace(name+" "+limit.String()), wording.Number(capacity)))
 		}
 	}
 	return found

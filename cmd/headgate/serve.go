@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/server/tracing"
 )
 
-// serveOptions are the flags.
+// serveOptions holds the flags of serve.
 type serveOptions struct {
 	config, logLevel string
 	dev              bool
@@ -30,34 +30,37 @@ func newServe(p *program) *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve --config FILE | --dev",
-		Short: "Run the server: check API, forward-auth, health and metrics",
-		Long: `Run the server until it gets SIGTERM or SIGINT. It then answers what it was asked and stops within 12 seconds; a
-second signal ends it at once. Logs go to standard error: JSON, or text if that is a terminal.
+		Short: "Run the server: check API, forward auth, health and metrics",
+		Long: `Run the server until it receives SIGTERM or SIGINT. It then finishes requests in flight and exits within 12 seconds; a
+second signal kills it immediately. Logs go to standard error, as text on a terminal and as JSON otherwise.
 
-With --dev it counts in memory and listens on this machine only, without TLS and tokens. Without --config it then has
-one rule as an example.
+With --dev, the server keeps counters in memory and listens on the loopback interface only, without TLS and tokens.
+--dev without --config uses one example rule.
 
-Exit code: 0 it was stopped; 1 there are problems in the config or the rules; 2 it could not start, or broke.`,
+Exit codes:
+  0  stopped by a signal
+  1  the config or the rules have problems
+  2  the server failed to start or stopped with an error`,
 		Example: "  headgate serve --dev\n  headgate serve --config /etc/headgate/config.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			level := slices.Index(logLevels, o.logLevel)
 			switch {
 			case level < 0:
-				return usage(cmd, fmt.Errorf("--log-level %s: write one of %s", o.logLevel, strings.Join(logLevels, ", ")))
+				return usage(cmd, fmt.Errorf("--log-level %s: must be one of %s", o.logLevel, strings.Join(logLevels, ", ")))
 			case o.config == "" && !o.dev:
-				return usage(cmd, errors.New("say where the config is, --config FILE, or try it without one: --dev"))
+				return usage(cmd, errors.New("no config given: use --config FILE, or --dev to try the server without one"))
 			}
 			return p.serve(cmd.Context(), &o, newLog(p.log, slog.Level(level*4)+slog.LevelDebug))
 		},
 	}
-	cmd.Flags().StringVar(&o.config, "config", "", "`FILE` with the config")
-	cmd.Flags().BoolVar(&o.dev, "dev", false, "try it: no Redis, nothing but this machine")
-	cmd.Flags().StringVar(&o.logLevel, "log-level", "info", "`LEVEL` of the log: "+strings.Join(logLevels, ", "))
+	cmd.Flags().StringVar(&o.config, "config", "", "`FILE` with the server config")
+	cmd.Flags().BoolVar(&o.dev, "dev", false, "development mode: counters in memory, loopback only, no TLS or tokens")
+	cmd.Flags().StringVar(&o.logLevel, "log-level", "info", "log `LEVEL`: "+strings.Join(logLevels, ", "))
 	return cmd
 }
 
-// logLevels are in the order of package slog, where neighbours differ by 4.
+// logLevels follow the order of package slog, in which adjacent levels differ by 4.
 var logLevels = []string{"debug", "info", "warn", "error"}
 
 func newLog(out io.Writer, level slog.Level) *slog.Logger {
@@ -81,21 +84,21 @@ func (p *program) serve(ctx context.Context, o *serveOptions, log *slog.Logger) 
 	run := server.Options{Version: programVersion(), Log: log}
 	if o.dev {
 		c, run.Dev = devConfig(c), true
-		run.Up = func(addresses map[string]string) error { return p.end(newDevReport(addresses, c), nil) }
+		run.Up = func(addresses map[string]string) error { return p.finish(newDevReport(addresses, c), nil) }
 	}
 	err := server.Run(ctx, c, run)
 	if bad, ok := errors.AsType[*server.RulesError](err); ok {
 		r := validateReport{Problems: bad.Problems, Warnings: []string{}}
-		return p.end(&r, &exitError{1, "headgate: " + bad.Advice + "\n"})
+		return p.finish(&r, &exitError{1, "headgate: " + bad.Advice + "\n"})
 	}
 	return err
 }
 
-// devConfig keeps of a config what can be tried on one machine: rules, identity, ports and traces.
+// devConfig copies the settings that --dev keeps: rules, identity, ports and tracing. The others get their defaults.
 func devConfig(c *config.Config) *config.Config {
 	dev := config.Default()
 	dev.Rules, dev.Identity, dev.Mode, dev.Headers = c.Rules, c.Identity, c.Mode, c.Headers
-	dev.ShowSubjects, dev.Tracing = config.ShowClear, c.Tracing // nobody but this machine's user is there
+	dev.ShowSubjects, dev.Tracing = config.ShowClear, c.Tracing // only the user of this machine can connect
 	dev.AllowNoRules = c.AllowNoRules
 	dev.Listen = c.Listen
 	dev.Listen.TLS = config.ListenTLS{}
@@ -111,9 +114,9 @@ func devConfig(c *config.Config) *config.Config {
 	return dev
 }
 
-// devReport says what is up and how to try it.
+// devReport lists the listeners and commands to try them.
 type devReport struct {
-	// Addresses are of the listeners, by name.
+	// Addresses are the addresses of the listeners, by listener name.
 	Addresses map[string]string `json:"addresses"`
 	Rules     []string          `json:"rules"`
 }
@@ -123,15 +126,15 @@ func newDevReport(addresses map[string]string, c *config.Config) *devReport {
 }
 
 func (r *devReport) text() string {
-	rules := "one example: 5 requests a minute for each address"
+	rules := "one example, 5 requests per minute per IP address"
 	if len(r.Rules) > 0 {
 		rules = strings.Join(r.Rules, ", ")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Headgate is up, for this machine only. Counters are in memory; rules: %s.\n\n", rules)
+	fmt.Fprintf(&b, "Headgate is running in development mode: loopback only, counters in memory.\nRules: %s.\n\n", rules)
 	for _, row := range [][2]string{
-		{"http", "check API as JSON, forward-auth"},
-		{"grpc", "check API"},
+		{"http", "check API (JSON), forward auth"},
+		{"grpc", "check API (gRPC)"},
 		{"ops", "/healthz, /readyz, /metrics"},
 		{"admin", "explain, top, denials, profiles"},
 	} {
@@ -139,9 +142,9 @@ func (r *devReport) text() string {
 	}
 	if http := r.Addresses["http"]; http != "" {
 		fmt.Fprintf(&b, `
-Be a proxy that asks until it is told 429:
+Act as a proxy with forward auth, until a request is denied (429):
   for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%%{http_code}\n' http://%[1]s/v1/authorize; done
-Be a service that asks for one of its callers:
+Act as a service that checks a request of its client:
   curl -s http://%[1]s/v1/check --json '{"attributes": {"ip": "192.0.2.1", "method": "GET", "path": "/"}}'
 
 `, http)

@@ -22,7 +22,8 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// A server starts without Redis and answers; when Redis comes it counts; when Redis hangs nobody waits for it.
+// TestServeWithoutRedis checks that a server starts and decides without Redis, uses Redis when it becomes available, and does not block
+// callers when Redis hangs.
 func TestServeWithoutRedis(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
@@ -33,15 +34,15 @@ func TestServeWithoutRedis(t *testing.T) {
 	if a := r.check(`"ip": "192.0.2.1"`); !a.Allowed || a.Path != "local" {
 		t.Errorf("without Redis: %+v", a)
 	}
-	r.says("Redis does not answer")
+	r.waitForLog("Redis does not answer")
 	status, health := r.ready()
 	if status != http.StatusOK || health.Status != "degraded" || health.Redis.Status != "unavailable" ||
 		health.Redis.Address != "redis://"+redis.Addr() || health.Rules.Version == "" {
 		t.Errorf("%d: %+v", status, health)
 	}
 	redis.Restart(t)
-	r.says("Redis answers")
-	if a := r.counted(); !a.Allowed || a.Remaining != 4 {
+	r.waitForLog(redisConnected)
+	if a := r.checkStored(); !a.Allowed || a.Remaining != 4 {
 		t.Errorf("with Redis: %+v", a)
 	}
 	if status, health := r.ready(); status != http.StatusOK || health.Status != "ok" || health.Redis.Status != "ok" {
@@ -56,56 +57,56 @@ func TestServeWithoutRedis(t *testing.T) {
 		if a.Path != "local" {
 			t.Fatalf("%+v", a)
 		}
-		if took := time.Since(began); took > 500*time.Millisecond {
-			slow = append(slow, took)
+		if elapsed := time.Since(began); elapsed > 500*time.Millisecond {
+			slow = append(slow, elapsed)
 		}
 	}
-	if len(slow) > 1 { // the machine itself may stand still once
-		t.Errorf("a Redis that hangs held callers for %v", slow)
+	if len(slow) > 1 { // the machine itself may stall once
+		t.Errorf("a hanging Redis blocked callers for %v", slow)
 	}
 	if status, health := r.ready(); status != http.StatusOK || health.Status != "degraded" || health.Redis.ShardsUnavailable != 1 {
 		t.Errorf("%d: %+v", status, health)
 	}
 }
 
-// Rules change while the server runs; bad ones change nothing, and the kept ones are there to start with.
+// TestServeReloads changes the rules of a running server. Invalid rules change nothing, and a new server starts from last_good_file.
 func TestServeReloads(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Start(t, testenv.Redis)
 	dir, file := configure(t, "last_good_file: kept\nredis: {address: redis://"+redis.Addr()+"}\n", fivePerHour)
 	rules := filepath.Join(dir, "rules.yaml")
 	r := serve(t, "--config", file)
-	r.says("Redis answers")
+	r.waitForLog(redisConnected)
 	first := r.check(`"ip": "192.0.2.1"`)
 	writeFile(t, rules, strings.Replace(fivePerHour, "5/hour", "9/hour", 1))
-	var second answer
+	var second checkResponse
 	eventually(t, "new rules", func() bool {
 		second = r.check(`"ip": "192.0.2.9"`)
 		return second.Version != first.Version
 	})
 	writeFile(t, rules, "rules: nonsense")
-	r.says(`"event":"rejected"`)
+	r.waitForLog(`"event":"denied"`)
 	status, health := r.ready()
-	if a := r.counted(); a.Version != second.Version || a.Remaining != 8 {
-		t.Errorf("bad rules: %+v", a)
+	if a := r.checkStored(); a.Version != second.Version || a.Remaining != 8 {
+		t.Errorf("invalid rules: %+v", a)
 	}
 	if status != http.StatusOK || health.Status != "degraded" || !strings.Contains(health.Rules.Problem, "rules.yaml:1") {
 		t.Errorf("%d: %+v", status, health)
 	}
-	_, metrics := send(t, "GET", "http://"+r.at("ops")+"/metrics", "")
+	_, metrics := send(t, "GET", "http://"+r.addressOf("ops")+"/metrics", "")
 	for _, want := range []string{"headgate_rules_last_load_successful 0", `headgate_rules_info{version="` + second.Version + `"} 1`} {
 		if !strings.Contains(metrics, "\n"+want+"\n") {
-			t.Errorf("%s is not in\n%s", want, metrics)
+			t.Errorf("%s is missing in\n%s", want, metrics)
 		}
 	}
 	again := serve(t, "--config", file)
 	if a := again.check(`"ip": "192.0.2.3"`); a.Version != second.Version {
-		t.Errorf("from kept rules: %+v", a)
+		t.Errorf("from last_good_file: %+v", a)
 	}
-	again.says("started_from_last_good")
+	again.waitForLog("started_from_kept")
 }
 
-// The config's mode caps the rules, and what it says of headers and refunds is passed on.
+// TestServeConfig checks that the config's mode caps the rules, and that its settings of headers and refunds apply.
 func TestServeConfig(t *testing.T) {
 	t.Parallel()
 	rules := "rules: [{id: all, by: [ip], limit: 1/hour, expose: true}]\n"
@@ -116,7 +117,7 @@ func TestServeConfig(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	res, err := http.Get("http://" + r.at("http") + "/v1/authorize")
+	res, err := http.Get("http://" + r.addressOf("http") + "/v1/authorize")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,21 +126,21 @@ func TestServeConfig(t *testing.T) {
 		t.Errorf("%v", res.Header)
 	}
 	for listener, url := range map[string]string{"http": "/v1/refund", "admin": "/v1/explain"} {
-		status, body := send(t, "POST", "http://"+r.at(listener)+url, `{"attributes": {"ip": "192.0.2.1"}}`)
+		status, body := send(t, "POST", "http://"+r.addressOf(listener)+url, `{"attributes": {"ip": "192.0.2.1"}}`)
 		if want := map[string]int{"http": http.StatusForbidden, "admin": http.StatusOK}[listener]; status != want {
 			t.Errorf("%s: %d: %s", url, status, body)
 		}
 	}
-	r.says("mode is shadow")
+	r.waitForLog("mode is shadow")
 }
 
-// Metrics can be read by Prometheus, and count both listeners together.
+// TestServeMetrics checks that Prometheus can parse the metrics, and that they cover both listeners.
 func TestServeMetrics(t *testing.T) {
 	t.Parallel()
 	_, file := configure(t, "", "rules: [{id: all, by: [ip], limit: 1/hour}]\n")
 	r := serve(t, "--dev", "--config", file)
 	r.check(`"ip": "192.0.2.1"`)
-	conn, err := grpc.NewClient(r.at("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(r.addressOf("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,33 +150,33 @@ func TestServeMetrics(t *testing.T) {
 	if err != nil || d.GetAllowed() {
 		t.Errorf("over gRPC: %v, %v", d, err)
 	}
-	if err := testutil.ScrapeAndCompare("http://"+r.at("ops")+"/metrics", strings.NewReader(`
-# HELP headgate_decisions_total Decisions, by call, result, path and tier of the request.
+	if err := testutil.ScrapeAndCompare("http://"+r.addressOf("ops")+"/metrics", strings.NewReader(`
+# HELP headgate_decisions_total Answers, by what was asked, what was said, who decided, and the request's tier.
 # TYPE headgate_decisions_total counter
 headgate_decisions_total{call="check",path="store",result="allowed",tier=""} 1
 headgate_decisions_total{call="check",path="store",result="denied",tier=""} 1
 `), "headgate_decisions_total"); err != nil {
 		t.Error(err)
 	}
-	_, body := send(t, "GET", "http://"+r.at("ops")+"/metrics", "")
+	_, body := send(t, "GET", "http://"+r.addressOf("ops")+"/metrics", "")
 	for _, name := range []string{
 		"go_goroutines", "process_open_fds", "headgate_store_up", `headgate_connections{listener="grpc"}`,
 	} {
 		if !strings.Contains(body, "\n"+name+" ") {
-			t.Errorf("there is no %s", name)
+			t.Errorf("%s is missing", name)
 		}
 	}
 }
 
-// A server that is told to stop says so at once, answers what it was asked, and leaves nothing behind.
-func TestServeDrains(t *testing.T) {
+// TestServeDrainsOnStop checks that a stopping server announces it immediately, finishes requests in flight and deregisters.
+func TestServeDrainsOnStop(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Start(t, testenv.Redis)
 	_, file := configure(t, "redis: {address: redis://"+redis.Addr()+"}\n", fivePerHour)
 	r := serve(t, "--config", file)
-	address := r.at("http")
-	r.says("Redis answers")
-	conn, err := grpc.NewClient(r.at("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	address := r.addressOf("http")
+	r.waitForLog(redisConnected)
+	conn, err := grpc.NewClient(r.addressOf("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,26 +196,26 @@ func TestServeDrains(t *testing.T) {
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	// A request that has begun and is not yet said in full.
+	// A request of which only a part has been sent.
 	late, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer late.Close()
 	body := `{"attributes": {"ip": "192.0.2.1"}}`
-	say := func(format string, args ...any) {
+	write := func(format string, args ...any) {
 		if _, err := fmt.Fprintf(late, format, args...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	say("POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body[:10])
+	write("POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body[:10])
 
 	r.stop()
 	if state, err := watch.Recv(); err != nil || state.GetStatus() != healthv1.HealthCheckResponse_NOT_SERVING {
 		t.Error(state, err)
 	}
-	if told, err := stream.Recv(); err != nil || !told.GetDraining() {
-		t.Error(told, err)
+	if message, err := stream.Recv(); err != nil || !message.GetDraining() {
+		t.Error(message, err)
 	}
 	if status, health := r.ready(); status != http.StatusServiceUnavailable || health.Status != "draining" {
 		t.Errorf("%d: %+v", status, health)
@@ -225,20 +226,20 @@ func TestServeDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res.Body.Close(); !res.Close {
-		t.Error("a client that keeps its connection is not told to go elsewhere")
+		t.Error("a keep-alive connection is not closed")
 	}
 	if err := stream.CloseSend(); err != nil {
 		t.Error(err)
 	}
 	conn.Close()
-	eventually(t, "the end of listening", func() bool {
+	eventually(t, "the listener to close", func() bool {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			c.Close()
 		}
 		return err != nil
 	})
-	say("%s", body[10:])
+	write("%s", body[10:])
 	res, err = http.ReadResponse(bufio.NewReader(late), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -251,20 +252,20 @@ func TestServeDrains(t *testing.T) {
 	if line, ok := r.log.find(func(l logLine) bool { return l.Msg == "stopped" }); !ok || line.Cut || line.Took == "" {
 		t.Errorf("%+v\n%s", line, r.log.String())
 	}
-	// The node has signed off, so that others need not share with it.
+	// The node has deregistered, so that the others do not reserve a share for it.
 	if n := redis.Must(t, "KEYS", "*nodes*"); strings.Contains(fmt.Sprint(n), "nodes") {
 		if members := redis.Must(t, "ZCARD", fmt.Sprint(n.([]any)[0])); members != int64(0) {
-			t.Errorf("%v nodes are announced", members)
+			t.Errorf("%v nodes are registered", members)
 		}
 	}
 }
 
-// What a shell sees: the example of --dev, and SIGTERM.
+// TestServeBinary runs the real binary with --dev and stops it with SIGTERM.
 func TestServeBinary(t *testing.T) {
 	t.Parallel()
 	_, file := configure(t, "", fivePerHour)
 	binary := testenv.BuildHeadgate(t)
-	r := &running{t: t, done: make(chan struct{})}
+	r := &testServer{t: t, done: make(chan struct{})}
 	cmd := exec.Command(binary, "serve", "--dev", "--config", file)
 	cmd.Stdout, cmd.Stderr = &r.out, &r.log
 	if err := cmd.Start(); err != nil {
@@ -280,13 +281,13 @@ func TestServeBinary(t *testing.T) {
 	})
 	var codes []string
 	for range 6 {
-		status, _ := send(t, "GET", "http://"+r.at("http")+"/v1/authorize", "")
+		status, _ := send(t, "GET", "http://"+r.addressOf("http")+"/v1/authorize", "")
 		codes = append(codes, strconv.Itoa(status))
 	}
 	if got := strings.Join(codes, " "); got != "200 200 200 200 200 429" {
 		t.Error(got)
 	}
-	if !strings.Contains(r.out.String(), "http://"+r.at("http")+"/v1/authorize; done\n") {
+	if !strings.Contains(r.out.String(), "http://"+r.addressOf("http")+"/v1/authorize; done\n") {
 		t.Error(r.out.String())
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {

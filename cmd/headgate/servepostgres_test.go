@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// A server takes its rules from PostgreSQL, follows them, and goes on without it, also after a restart.
+// TestServePostgres checks that a server loads its rules from PostgreSQL, follows changes, and keeps working without PostgreSQL, even
+// after a restart.
 func TestServePostgres(t *testing.T) {
 	t.Parallel()
 	postgres, redis := testenv.StartPostgres(t), testenv.Start(t, testenv.Redis)
@@ -24,7 +25,7 @@ last_good_file: %s
 `, redis.Addr(), postgres.URL(), filepath.Join(dir, "kept")))
 	var out strings.Builder
 	if err := run(t.Context(), []string{"serve", "--config", config}, &out); err == nil || !strings.Contains(err.Error(), "run headgate migrate") {
-		t.Errorf("without tables: %v", err)
+		t.Errorf("without a schema: %v", err)
 	}
 	db, err := pgrules.Open(postgres.URL(), "")
 	if err != nil {
@@ -48,46 +49,46 @@ last_good_file: %s
 	}
 	publish(1)
 	r := serve(t, "--config", config)
-	check := func(r *running) string {
-		_, answer := send(t, http.MethodPost, "http://"+r.at("http")+"/v1/check", `{"attributes": {"ip": "192.0.2.1"}}`)
-		return answer
+	check := func(r *testServer) string {
+		_, response := send(t, http.MethodPost, "http://"+r.addressOf("http")+"/v1/check", `{"attributes": {"ip": "192.0.2.1"}}`)
+		return response
 	}
-	if answer := check(r); !strings.Contains(answer, `"allowed":true`) {
-		t.Errorf("the first: %s", answer)
+	if response := check(r); !strings.Contains(response, `"allowed":true`) {
+		t.Errorf("the first: %s", response)
 	}
-	if answer := check(r); !strings.Contains(answer, `"allowed":false`) {
-		t.Errorf("the second: %s", answer)
+	if response := check(r); !strings.Contains(response, `"allowed":false`) {
+		t.Errorf("the second: %s", response)
 	}
 	publish(2)
-	eventually(t, "the other limit is in force", func() bool { return strings.Contains(check(r), `"allowed":true`) })
+	eventually(t, "the new limit", func() bool { return strings.Contains(check(r), `"allowed":true`) })
 	postgres.Kill()
-	r.says("not applied: version")
+	r.waitForLog("stays in use, whatever PostgreSQL at")
 	r.stop()
 	<-r.done
 	again := serve(t, "--config", config)
-	if answer := check(again); !strings.Contains(answer, `"allowed":false`) || !strings.Contains(answer, "login") {
-		t.Errorf("without PostgreSQL: %s", answer)
+	if response := check(again); !strings.Contains(response, `"allowed":false`) || !strings.Contains(response, "login") {
+		t.Errorf("without PostgreSQL: %s", response)
 	}
-	if _, answer := send(t, http.MethodGet, "http://"+again.at("ops")+"/readyz", ""); !strings.Contains(answer, `"degraded"`) ||
-		!strings.Contains(answer, "PostgreSQL at postgres://postgres@127.0.0.1") {
-		t.Errorf("/readyz: %s", answer)
+	if _, response := send(t, http.MethodGet, "http://"+again.addressOf("ops")+"/readyz", ""); !strings.Contains(response, `"degraded"`) ||
+		!strings.Contains(response, "PostgreSQL at postgres://postgres@127.0.0.1") {
+		t.Errorf("/readyz: %s", response)
 	}
 }
 
-// What passed is written down when the server stops, at what it cost.
-func TestServeMeters(t *testing.T) {
+// TestServeWritesUsage checks that the cost of allowed requests is written to PostgreSQL when the server stops.
+func TestServeWritesUsage(t *testing.T) {
 	t.Parallel()
-	o := operate(t)
+	o := startControlPlane(t)
 	rules := o.file("rules.yaml", "rules: [{id: api, by: [tenant], limit: 10/hour, cost: {from: header.x-rows}, meter: true}]\n")
 	operateJSON[planReport](o, 0, "rules", "apply", rules, "--yes")
-	ask := func(rows int) string {
-		_, answer := send(t, http.MethodPost, "http://"+o.at("http")+"/v1/check",
+	check := func(rows int) string {
+		_, response := send(t, http.MethodPost, "http://"+o.addressOf("http")+"/v1/check",
 			fmt.Sprintf(`{"attributes": {"tenant": "acme", "header.x-rows": "%d"}}`, rows))
-		return answer
+		return response
 	}
-	eventually(t, "the rule is in force", func() bool { return strings.Contains(ask(11), `"allowed":false`) })
-	if answer := ask(7); !strings.Contains(answer, `"allowed":true`) {
-		t.Errorf("%s", answer)
+	eventually(t, "the rule", func() bool { return strings.Contains(check(11), `"allowed":false`) })
+	if response := check(7); !strings.Contains(response, `"allowed":true`) {
+		t.Errorf("%s", response)
 	}
 	o.stop()
 	<-o.done

@@ -21,21 +21,21 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// denied runs a server that must not start.
-func denied(t *testing.T, args ...string) outcome {
+// serveFails runs serve and checks that the server does not start.
+func serveFails(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var out strings.Builder
 	var log serverLog
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	code, text := ending((&program{out: &out, log: &log}).run(ctx, append([]string{"serve"}, args...)))
+	code, text := exitStatus((&program{out: &out, log: &log}).run(ctx, append([]string{"serve"}, args...)))
 	if ctx.Err() != nil {
-		t.Fatalf("it started:\n%s", log.String())
+		t.Fatalf("the server started:\n%s", log.String())
 	}
 	return outcome{code, out.String(), text}
 }
 
-func TestServeDenies(t *testing.T) {
+func TestServeRejectsInvalidSetup(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,16 +57,16 @@ func TestServeDenies(t *testing.T) {
 		out, errors string
 		args        []string
 	}{
-		{"no config", 2, "", "--config FILE, or try it without one: --dev\nsee headgate serve --help\n", nil},
+		{"no config", 2, "", "no config given: use --config FILE, or --dev to try the server without one\nsee headgate serve --help\n", nil},
 		{"no file", 2, "", "no such file", []string{"--config", "testdata/nowhere.yaml"}},
-		{"log level", 2, "", "--log-level loud: write one of debug, info, warn, error", []string{"--dev", "--log-level", "loud"}},
+		{"log level", 2, "", "--log-level loud: must be one of debug, info, warn, error", []string{"--dev", "--log-level", "loud"}},
 		{"open admin", 1, "1 problem\n", "", []string{"--config", write(bad, fivePerHour)}},
-		{"open admin, to try", 1, "could lift any limit", "", []string{"--dev", "--config", write(bad, fivePerHour)}},
+		{"open admin, dev", 1, "could lift any limit", "", []string{"--dev", "--config", write(bad, fivePerHour)}},
 		{
 			"port taken", 2, "", "headgate: listen.http: " + port + " is in use by another program: stop it, or write another port\n",
 			[]string{"--config", write(onPort, fivePerHour)},
 		},
-		{"port taken, to try", 2, "", "listen.http: " + port + " is in use", []string{"--dev", "--config", write(onPort, fivePerHour)}},
+		{"port taken, dev", 2, "", "listen.http: " + port + " is taken", []string{"--dev", "--config", write(onPort, fivePerHour)}},
 		{
 			"bad rules", 1, "1 problem in 1 file\n", "no rules to start with: correct the files; with last_good_file set",
 			[]string{"--config", write(anyPorts+"rules: rules.yaml\n", "rules: 7\n")},
@@ -78,7 +78,7 @@ func TestServeDenies(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			o := denied(t, c.args...)
+			o := serveFails(t, c.args...)
 			if o.code != c.code || !strings.Contains(o.out, c.out) || !strings.Contains(o.errors, c.errors) ||
 				(c.out == "") != (o.out == "") || c.errors == "" != (o.errors == "") {
 				t.Errorf("exit %d\nstandard output: %s\nstandard error: %s", o.code, o.out, o.errors)
@@ -87,8 +87,8 @@ func TestServeDenies(t *testing.T) {
 	}
 }
 
-// The documented config works as it stands, with other paths and ports, against a Redis that wants a password. Its admin
-// API is off, as it names no tokens.
+// TestServeDocumented runs the config of docs/config.md, with other paths and ports, against a Redis with a password. The admin API
+// is off because the config names no tokens.
 func TestServeDocumented(t *testing.T) {
 	t.Parallel()
 	docs, err := os.ReadFile("../../docs/config.md")
@@ -110,7 +110,7 @@ func TestServeDocumented(t *testing.T) {
 		{"/etc/headgate/rules/", dir},
 	} {
 		if !strings.Contains(text, change[0]) {
-			t.Fatalf("there is no %s in\n%s", change[0], text)
+			t.Fatalf("%s is missing in\n%s", change[0], text)
 		}
 		text = strings.Replace(text, change[0], change[1], 1)
 	}
@@ -119,11 +119,11 @@ func TestServeDocumented(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	writeFile(t, file, text)
 	r := serve(t, "--config", file)
-	r.says("Redis answers")
-	if a := r.counted(); a.Remaining != 4 {
+	r.waitForLog(redisConnected)
+	if a := r.checkStored(); a.Remaining != 4 {
 		t.Errorf("%+v", a)
 	}
-	r.says("the admin API is off")
+	r.waitForLog("the admin API is off")
 	if _, up := r.log.find(func(l logLine) bool { return l.Listener == "admin" }); up {
 		t.Error("the admin API is up without tokens")
 	}
@@ -132,7 +132,8 @@ func TestServeDocumented(t *testing.T) {
 	}
 }
 
-// Over TLS all listeners but ops want a client's certificate, the admin API a token besides; and Redis gets ours.
+// TestServeTLS checks that all listeners except ops require a client certificate, that the admin API also requires a token, and that
+// the server presents its certificate to Redis.
 func TestServeTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -166,12 +167,12 @@ secret_file: secret
 admin: {tokens_file: tokens}
 `)
 	r := serve(t, "--config", in("config.yaml"))
-	r.says("Redis answers")
+	r.waitForLog(redisConnected)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ours.Pool, Certificates: []tls.Certificate{ours.Certificate}}}
 	defer transport.CloseIdleConnections()
-	ask := func(listener, path, token string) int {
+	post := func(listener, path, token string) int {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+r.at(listener)+path,
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+r.addressOf(listener)+path,
 			strings.NewReader(`{"attributes": {"ip": "192.0.2.1"}}`))
 		if err != nil {
 			t.Fatal(err)
@@ -194,14 +195,14 @@ admin: {tokens_file: tokens}
 		{"admin", "/v1/explain", token, http.StatusOK},
 	} {
 		what := fmt.Sprintf("%d from %s", c.want, c.path)
-		eventually(t, what, func() bool { return ask(c.listener, c.path, c.token) == c.want }) // if Redis is slow, not at once
+		eventually(t, what, func() bool { return post(c.listener, c.path, c.token) == c.want }) // Redis may respond late
 	}
-	conn, err := grpc.NewClient(r.at("grpc"), grpc.WithTransportCredentials(credentials.NewTLS(transport.TLSClientConfig.Clone())))
+	conn, err := grpc.NewClient(r.addressOf("grpc"), grpc.WithTransportCredentials(credentials.NewTLS(transport.TLSClientConfig.Clone())))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	eventually(t, "an answer over gRPC", func() bool {
+	eventually(t, "a response over gRPC", func() bool {
 		d, err := checkv1.NewCheckServiceClient(conn).Check(t.Context(), &checkv1.CheckRequest{})
 		return err == nil && d.GetPath() == "store"
 	})
@@ -210,7 +211,7 @@ admin: {tokens_file: tokens}
 	}
 }
 
-// freePort is a port that nobody listens on now.
+// freePort returns a port that is free now.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -222,7 +223,7 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// Without a config --dev has one rule, and nothing is open to a network.
+// TestDevConfig checks that --dev without a config uses the example rule and listens on the loopback interface only.
 func TestDevConfig(t *testing.T) {
 	t.Parallel()
 	c := config.Default()
@@ -235,9 +236,9 @@ func TestDevConfig(t *testing.T) {
 		t.Errorf("%+v", dev)
 	}
 	text := newDevReport(map[string]string{"http": "127.0.0.1:1"}, dev).text()
-	for _, want := range []string{"one example: 5 requests a minute", "http   127.0.0.1:1", "grpc   off", "http://127.0.0.1:1/v1/check "} {
+	for _, want := range []string{"one example, 5 requests per minute", "http   127.0.0.1:1", "grpc   off", "http://127.0.0.1:1/v1/check "} {
 		if !strings.Contains(text, want) {
-			t.Errorf("%s is not in\n%s", want, text)
+			t.Errorf("%s is missing in\n%s", want, text)
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// A caller's trace has a span of the decision, and the log names the trace. The last spans are sent when the server stops.
+// TestServeTraces checks that the server adds a span to the caller's trace and logs the trace ID, and that it exports the last spans
+// when it stops.
 func TestServeTraces(t *testing.T) {
 	t.Parallel()
 	const trace = "0af7651916cd43dd8448eb211c80319c"
@@ -29,8 +30,8 @@ func TestServeTraces(t *testing.T) {
 	t.Cleanup(collector.Close)
 	_, file := configure(t, "tracing: {address: \""+collector.URL+"\", sample: 0%}\n", fivePerHour)
 	r := serve(t, "--dev", "--config", file)
-	ask := func(parent string) {
-		req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, "http://"+r.at("http")+"/v1/authorize", nil)
+	request := func(parent string) {
+		req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, "http://"+r.addressOf("http")+"/v1/authorize", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,12 +42,12 @@ func TestServeTraces(t *testing.T) {
 		}
 		_ = res.Body.Close()
 	}
-	ask("00-" + trace + "-b7ad6b7169203331-01")
-	ask("") // which is sampled by the share: not
+	request("00-" + trace + "-b7ad6b7169203331-01")
+	request("") // not sampled: the sample share is 0 %
 	r.stop()
 	<-r.done
 	if n := spans.Load(); n != 1 {
-		t.Errorf("the trace has %d spans of ours", n)
+		t.Errorf("the trace has %d spans, want 1", n)
 	}
 	if log := r.log.String(); !strings.Contains(log, `"trace_id":"`+trace+`","span_id":"b7ad6b7169203331"`) {
 		t.Errorf("the log does not name the trace:\n%s", log)

@@ -12,21 +12,21 @@ import (
 	"github.com/headgate/headgate/identity"
 )
 
-// subjectExample is how a subject is typed.
+// subjectExample shows the syntax of a subject in error messages.
 const subjectExample = "tenant=acme or tenant=acme,user=ann"
 
-// plainNames are of attributes that are what they are typed as, which is quick to tell where there are a million.
+// plainNames are the attributes that need no normalization. Skipping it makes the import of a million overrides fast.
 var plainNames = []string{"tenant", "user", "service_account", "tier", "region"}
 
-// readSubject reads whom a rule counts, as a server would: an api_key is hashed, a network is shortened. Notes say what was
-// read otherwise than it was typed. A comma within a value is written as \,
-func readSubject(text string) (subject headgate.Attributes, notes []string, err error) {
+// parseSubject parses a subject and normalizes it as a server does: an api_key is hashed, a network is masked. The notes list the
+// values that were changed. A comma within a value is written as \,
+func parseSubject(text string) (subject headgate.Attributes, notes []string, err error) {
 	pairs := splitSubject(text)
 	subject = headgate.Attributes{}
 	for _, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || strings.HasPrefix(name, "/") {
-			return nil, nil, fmt.Errorf("%q is not a subject: write what the rule counts by and its value, like %s", text, subjectExample)
+			return nil, nil, fmt.Errorf("invalid subject %q: write the attributes that the rule counts by, such as %s", text, subjectExample)
 		}
 		if value = strings.TrimSpace(value); value != "" && len(value) <= identity.MaxValue && slices.Contains(plainNames, name) {
 			subject[name] = value
@@ -35,9 +35,9 @@ func readSubject(text string) (subject headgate.Attributes, notes []string, err 
 	if len(subject) == len(pairs) {
 		return subject, nil, nil
 	}
-	q, err := readQuestion(pairs)
+	q, err := parseRequest(pairs)
 	if err != nil {
-		return nil, nil, fmt.Errorf("in the subject %w", err)
+		return nil, nil, fmt.Errorf("subject: %w", err)
 	}
 	for _, name := range q.names {
 		subject[name] = q.attributes[name]
@@ -65,7 +65,7 @@ func splitSubject(text string) []string {
 
 var escaper = strings.NewReplacer(`\`, `\\`, ",", `\,`)
 
-// subjectText is what readSubject reads.
+// subjectText formats a subject in the syntax of parseSubject.
 func subjectText(subject headgate.Attributes) string {
 	var pairs []string
 	for _, name := range sortedNames(subject) {
@@ -76,43 +76,43 @@ func subjectText(subject headgate.Attributes) string {
 
 var days = regexp.MustCompile(`^(\d{1,5})d$`)
 
-// readExpiry reads when something ends: a time, a day, which is its beginning in UTC, or how long from now. Nothing is
-// never.
-func readExpiry(text string, now time.Time) (*time.Time, error) {
+// parseExpiry parses an expiry: a time, a day (midnight UTC at its start), or a duration from now. An empty text means no expiry:
+// nil.
+func parseExpiry(text string, now time.Time) (*time.Time, error) {
 	if text == "" {
-		return nil, nil //nolint:nilnil // no end is no end
+		return nil, nil //nolint:nilnil // nil means that it never expires
 	}
-	at, ok := readInstant(text)
+	at, ok := parseTime(text)
 	var err error
 	if !ok {
-		var lasts time.Duration
+		var duration time.Duration
 		if n := days.FindStringSubmatch(text); n != nil {
-			count, _ := strconv.Atoi(n[1]) // it is a number
-			lasts, err = time.Duration(count)*24*time.Hour, nil
+			count, _ := strconv.Atoi(n[1]) // the pattern allows digits only
+			duration, err = time.Duration(count)*24*time.Hour, nil
 		} else {
-			lasts, err = time.ParseDuration(text)
+			duration, err = time.ParseDuration(text)
 		}
-		at = now.Add(lasts).UTC().Truncate(time.Second)
+		at = now.Add(duration).UTC().Truncate(time.Second)
 	}
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%q is no end: write a day like 2026-12-01 (its beginning in UTC), a time like "+
-			"2026-12-01T18:00:00Z, or how long, like 72h or 14d", text)
+		return nil, fmt.Errorf("invalid expiry %q: write a day such as 2026-12-01 (00:00 UTC), a time such as "+
+			"2026-12-01T18:00:00Z, or a duration such as 72h or 14d", text)
 	case !at.After(now):
 		return nil, &expiredError{at}
 	}
 	return &at, nil
 }
 
-// expiredError is about an end that is over.
+// expiredError reports an expiry in the past.
 type expiredError struct{ at time.Time }
 
 func (e *expiredError) Error() string {
-	return instant(e.at) + " is over already: write a time to come, or leave it out for no end"
+	return formatTime(e.at) + " is in the past: use a future time, or omit it to never expire"
 }
 
-// readInstant reads a time, or a day, which is its beginning in UTC.
-func readInstant(text string) (time.Time, bool) {
+// parseTime parses a time in RFC 3339, or a day, which means midnight UTC at its start.
+func parseTime(text string) (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		at, err = time.Parse(time.DateOnly, text)
@@ -120,10 +120,10 @@ func readInstant(text string) (time.Time, bool) {
 	return at, err == nil
 }
 
-// until is an end for people.
-func until(at *time.Time) string {
+// formatExpiry formats an expiry for text output.
+func formatExpiry(at *time.Time) string {
 	if at == nil {
-		return "it is removed"
+		return "never"
 	}
-	return instant(*at)
+	return formatTime(*at)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-func TestReadSubject(t *testing.T) {
+func TestParseSubject(t *testing.T) {
 	t.Parallel()
 	hash := headgate.HashKey(clearKey)
 	for text, want := range map[string]headgate.Attributes{
@@ -23,31 +23,31 @@ func TestReadSubject(t *testing.T) {
 		"user=ann,path=/x//y":        {"user": "ann", "path": "/x/y"},
 		"claim.sub=z,header.x-org=o": {"claim.sub": "z", "header.x-org": "o"},
 	} {
-		got, _, err := readSubject(text)
+		got, _, err := parseSubject(text)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v %v", text, got, err)
 		}
-		if again, _, err := readSubject(subjectText(got)); err != nil || !reflect.DeepEqual(again, want) {
+		if again, _, err := parseSubject(subjectText(got)); err != nil || !reflect.DeepEqual(again, want) {
 			t.Errorf("%s: %v %v", subjectText(got), again, err)
 		}
 	}
 	for text, want := range map[string]string{
-		"":                  `"" is not a subject: write what the rule counts by and its value, like tenant=acme or tenant=acme,user=ann`,
-		"acme":              `"acme" is not a subject`,
-		"tenant=acme,ann":   `"tenant=acme,ann" is not a subject`,
-		"/x":                `"/x" is not a subject`,
-		"tenant=":           "in the subject tenant= has no value",
-		"tenat=acme":        "in the subject ",
-		"tenant=a,tenant=b": "in the subject there are two of tenant",
-		"ip=nowhere":        "in the subject ip=nowhere is not valid",
+		"":                  `invalid subject "": write the attributes that the rule counts by, such as tenant=acme or tenant=acme,user=ann`,
+		"acme":              `invalid subject "acme"`,
+		"tenant=acme,ann":   `invalid subject "tenant=acme,ann"`,
+		"/x":                `invalid subject "/x"`,
+		"tenant=":           "subject: tenant= has no value",
+		"tenat=acme":        "subject: ",
+		"tenant=a,tenant=b": "subject: tenant given twice",
+		"ip=nowhere":        "subject: ip=nowhere is not valid",
 	} {
-		if _, _, err := readSubject(text); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, _, err := parseSubject(text); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
 
-func TestReadExpiry(t *testing.T) {
+func TestParseExpiry(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 15, 12, 0, 0, 5, time.UTC)
 	for text, want := range map[string]string{
@@ -56,20 +56,20 @@ func TestReadExpiry(t *testing.T) {
 		"72h":                       "2026-11-18T12:00:00Z",
 		"14d":                       "2026-11-29T12:00:00Z",
 	} {
-		if got, err := readExpiry(text, now); err != nil || instant(*got) != want {
+		if got, err := parseExpiry(text, now); err != nil || formatTime(*got) != want {
 			t.Errorf("%s: %v %v", text, got, err)
 		}
 	}
-	if got, err := readExpiry("", now); got != nil || err != nil {
+	if got, err := parseExpiry("", now); got != nil || err != nil {
 		t.Error(got, err)
 	}
 	for text, want := range map[string]string{
-		"friday":     `"friday" is no end: write a day like 2026-12-01`,
-		"2026-11-15": "2026-11-15T00:00:00Z is over already",
-		"-1h":        "2026-11-15T11:00:00Z is over already",
-		"0d":         "2026-11-15T12:00:00Z is over already",
+		"friday":     `invalid expiry "friday": write a day such as 2026-12-01`,
+		"2026-11-15": "2026-11-15T00:00:00Z is in the past",
+		"-1h":        "2026-11-15T11:00:00Z is in the past",
+		"0d":         "2026-11-15T12:00:00Z is in the past",
 	} {
-		if _, err := readExpiry(text, now); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := parseExpiry(text, now); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/headgate/headgate/internal/server/adminclient"
 )
 
-// command is one for people to run, as it is printed: its words are quoted for a shell, and it has the flags by which the
-// same server is asked in the same way. A token is never among them, only where it is.
-func command(c *adminclient.Client, words ...string) string {
+// suggestCommand returns a headgate command line that a user can paste into a shell. It quotes the words and repeats the flags
+// that select the server. It contains the path of the token file, never a token.
+func suggestCommand(c *adminclient.Client, words ...string) string {
 	all := []string{"headgate", words[0], "--server", c.Server}
 	if c.TokenFile != "" {
 		all = append(all, "--token-file", c.TokenFile)
@@ -20,18 +20,18 @@ func command(c *adminclient.Client, words ...string) string {
 	}
 	all = append(all, words[1:]...)
 	for i, word := range all {
-		all[i] = quoted(word)
+		all[i] = shellQuote(word)
 	}
 	return strings.Join(all, " ")
 }
 
-// quoted is a word as a POSIX shell takes it. What a terminal would act on is escaped, and is the same to the shell.
-func quoted(word string) string {
+// shellQuote quotes a word for a POSIX shell. Characters that a terminal would interpret are escaped with printf.
+func shellQuote(word string) string {
 	switch {
 	case word == "":
 		return "''"
 	case strings.ContainsFunc(word, unprintable):
-		return `"$(printf %b ` + singleQuoted(escaped(word)) + `)"`
+		return `"$(printf %b ` + singleQuoted(printfEscape(word)) + `)"`
 	case strings.ContainsFunc(word, func(r rune) bool {
 		return !strings.ContainsRune("-_=./:,@%+", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	}):
@@ -44,8 +44,8 @@ func unprintable(r rune) bool { return r == utf8.RuneError || !strconv.IsPrint(r
 
 func singleQuoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
-// escaped is a word for %b of printf: a byte that is not to be printed is its number, in octal.
-func escaped(word string) string {
+// printfEscape escapes a word for printf %b: bytes of unprintable characters become octal escapes.
+func printfEscape(word string) string {
 	var b strings.Builder
 	for len(word) > 0 {
 		r, size := utf8.DecodeRuneInString(word)

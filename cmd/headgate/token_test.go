@@ -35,10 +35,10 @@ func TestTokenCreateRights(t *testing.T) {
 			t.Errorf("%s: %s", c.flags, r.Line)
 		}
 	}
-	for _, flag := range []string{"--role=", "--tenant=", "--tenant=a b"} { // a variable that was not set must not mean all
+	for _, flag := range []string{"--role=", "--tenant=", "--tenant=a b"} { // an unset shell variable must not create a token for all tenants
 		o := start(t, "token", "create", "ann", flag, "--server", "http://127.0.0.1:1")
-		if here := start(t, "token", "create", "ann", flag); here != o {
-			t.Errorf("%s: %+v", flag, here)
+		if local := start(t, "token", "create", "ann", flag); local != o {
+			t.Errorf("%s: %+v", flag, local)
 		}
 		if o.code != 2 || !strings.Contains(o.errors, "after the name write a role") {
 			t.Errorf("%s: %+v", flag, o)
@@ -46,7 +46,7 @@ func TestTokenCreateRights(t *testing.T) {
 	}
 }
 
-// sign makes a JWT, with a key of its own in a file.
+// sign returns a JWT signed with a new key, and writes the public key to keyFile.
 func sign(t *testing.T, keyFile, claims string) string {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
@@ -63,7 +63,7 @@ func sign(t *testing.T, keyFile, claims string) string {
 	return text + "." + encode(ed25519.Sign(private, []byte(text)))
 }
 
-// TestServeTokens shows that tokens of a file and of somebody else are known on all listeners that ask for one.
+// TestServeTokens checks that all listeners that require a token accept tokens of the file and JWTs of an issuer.
 func TestServeTokens(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Start(t, testenv.Redis)
@@ -75,10 +75,10 @@ func TestServeTokens(t *testing.T) {
 	signed := sign(t, filepath.Join(dir, "key"), fmt.Sprintf(
 		`{"iss":"me","aud":"headgate","sub":"bob","role":"editor","org":"*","exp":%d}`, time.Now().Add(time.Hour).Unix()))
 	r := serve(t, "--config", file)
-	r.says("Redis answers")
+	r.waitForLog(redisConnected)
 	post := func(listener, path, token string) int {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.at(listener)+path,
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.addressOf(listener)+path,
 			strings.NewReader(`{"attributes": {"ip": "192.0.2.1"}}`))
 		if err != nil {
 			t.Fatal(err)
@@ -91,7 +91,7 @@ func TestServeTokens(t *testing.T) {
 		res.Body.Close()
 		return res.StatusCode
 	}
-	conn, err := grpc.NewClient(r.at("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(r.addressOf("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,13 +101,13 @@ func TestServeTokens(t *testing.T) {
 		explain, refund int
 		code            codes.Code
 	}{
-		"nobody":      {"", http.StatusUnauthorized, http.StatusForbidden, codes.PermissionDenied},
+		"no token":    {"", http.StatusUnauthorized, http.StatusForbidden, codes.PermissionDenied},
 		"made up":     {"hgt_x", http.StatusUnauthorized, http.StatusForbidden, codes.PermissionDenied},
 		"a viewer":    {viewer.Token, http.StatusOK, http.StatusForbidden, codes.PermissionDenied},
 		"of a tenant": {ofTenant.Token, http.StatusForbidden, http.StatusForbidden, codes.PermissionDenied},
 		"an editor":   {signed, http.StatusOK, http.StatusOK, codes.OK},
 	} {
-		// If Redis is slow it does not answer at once.
+		// Redis may respond late on a busy machine.
 		eventually(t, name+" explains", func() bool { return post("admin", "/v1/explain", c.token) == c.explain })
 		eventually(t, name+" refunds", func() bool { return post("http", "/v1/refund", c.token) == c.refund })
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+c.token)
@@ -117,7 +117,7 @@ func TestServeTokens(t *testing.T) {
 	}
 	for _, token := range []string{viewer.Token, ofTenant.Token, signed} {
 		if strings.Contains(r.log.String(), token) {
-			t.Error("the log has a token")
+			t.Error("the log contains a token")
 		}
 	}
 }

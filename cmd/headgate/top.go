@@ -20,27 +20,27 @@ import (
 	"github.com/headgate/headgate/internal/server/wording"
 )
 
-// answeredText says how many nodes have answered.
-func answeredText(h *adminapi.Coverage) string {
-	return fmt.Sprintf("%d of %s answered", h.Replied, wording.Count(h.Nodes, "node"))
+// coverageText returns how many nodes responded.
+func coverageText(c *adminapi.Coverage) string {
+	return fmt.Sprintf("%d of %s responded", c.Answered, wording.Count(c.Nodes, "node"))
 }
 
-// missingText says what is not shown; "" if all is.
-func missingText(h *adminapi.Coverage) string {
-	if h.Problem == "" {
+// missingText describes the missing data. It is "" if all nodes responded.
+func missingText(c *adminapi.Coverage) string {
+	if c.Problem == "" {
 		return ""
 	}
-	return "not all is shown: " + h.Problem
+	return "incomplete: " + c.Problem
 }
 
 // topReport is the JSON of "top".
 type topReport struct {
 	adminapi.Top
-	order  string // by which it is shown
+	order  string // the value of --sort
 	client *adminclient.Client
 }
 
-// topOptions are the flags.
+// topOptions holds the flags of top.
 type topOptions struct {
 	rule, order string
 	window      time.Duration
@@ -48,7 +48,7 @@ type topOptions struct {
 	once        bool
 }
 
-// orders are what --sort takes. All but byNear show who is denied.
+// The values of --sort. byNear lists the subjects near a limit; the others list the denied subjects.
 const (
 	byDenied  = "denied"
 	byNear    = "near"
@@ -58,53 +58,57 @@ const (
 
 func newTop(p *program) *cobra.Command {
 	var o topOptions
-	cmd := p.asking(&cobra.Command{
+	cmd := p.serverCommand(&cobra.Command{
 		Use:   "top --server ADDRESS",
-		Short: "Show who is denied most now, and who is nearest to a limit",
-		Long: `Show who was denied most in the last minutes, and who is nearest to a limit, on all servers. One of them is asked, and
-asks the others. Nothing is charged.
+		Short: "Show the subjects that are denied most, and those nearest to a limit",
+		Long: `Show the subjects that were denied most in the last minutes, and those nearest to a limit, on all servers. The server
+collects the data from the other servers. Nothing is charged.
 
-On a terminal it is shown again every 2 seconds: q quits, r shows who is denied and n who is near a limit, s sorts by the
-next column, space pauses. Elsewhere, with --once and with --output json it is printed once.
+On a terminal, the view refreshes every 2 seconds. Keys: q quit, r denied subjects, n subjects near a limit, s sort by the
+next column, space pause. With --once, with --output json, or if the output is not a terminal, it is printed once.
 
-Subjects are hashes unless the servers' config says show_subjects: clear. headgate denials says why one is denied.
+Subjects are shown as hashes unless the servers' config has show_subjects: clear. To see why a subject is denied, use
+headgate denials.
 
-Exit code: 0 all servers have answered; 1 some have not, and are missing; 2 the server cannot be asked.`,
+Exit codes:
+  0  all servers responded
+  1  the result is incomplete: a server did not respond
+  2  the server cannot be queried`,
 		Example: "  headgate top --server https://gate:8083 --token-file token --rule search",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, c *adminclient.Client, _ []string) (report, error) {
 		if err := o.check(); err != nil {
 			return nil, &usageError{err}
 		}
-		ask := func(ctx context.Context) (*topReport, error) { return o.ask(ctx, c) }
+		fetch := func(ctx context.Context) (*topReport, error) { return o.fetch(ctx, c) }
 		if screen := p.screen(); screen != nil && !o.once {
-			return nil, (&topView{screen: screen, ask: ask, address: c.Server, order: o.order}).run(ctx)
+			return nil, (&topView{screen: screen, fetch: fetch, address: c.Server, order: o.order}).run(ctx)
 		}
-		r, err := ask(ctx)
-		return r, cmp.Or(err, verdict(r.Problem == ""))
+		r, err := fetch(ctx)
+		return r, cmp.Or(err, failUnless(r.Problem == ""))
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&o.rule, "rule", "", "only of this `RULE`")
-	flags.DurationVar(&o.window, "window", adminapi.DefaultWindow, "`HOW LONG` to look back, 1m to 10m")
-	flags.StringVar(&o.order, "sort", byDenied, "`ORDER`: denied, rule or subject for who is denied, near for who is near a limit")
-	flags.IntVar(&o.count, "count", offenders.DefaultRows, "`N` subjects at most")
-	flags.BoolVar(&o.once, "once", false, "print it once, also on a terminal")
+	flags.StringVar(&o.rule, "rule", "", "show only this `RULE`")
+	flags.DurationVar(&o.window, "window", adminapi.UsualWindow, "`DURATION` to look back, 1m to 10m")
+	flags.StringVar(&o.order, "sort", byDenied, "sort `ORDER`: denied, rule or subject for denied subjects; near for subjects near a limit")
+	flags.IntVar(&o.count, "count", offenders.UsualRows, "show at most `N` subjects")
+	flags.BoolVar(&o.once, "once", false, "print once, even on a terminal")
 	return cmd
 }
 
 func (o *topOptions) check() error {
 	switch {
 	case !slices.Contains([]string{byDenied, byNear, byRule, bySubject}, o.order):
-		return fmt.Errorf("--sort %s: write denied, near, rule or subject", o.order)
+		return fmt.Errorf("--sort %s: must be denied, near, rule or subject", o.order)
 	case o.window < time.Minute || o.window > offenders.KeptMinutes*time.Minute || o.window%time.Minute != 0:
-		return fmt.Errorf("--window %s: write whole minutes, 1m to %dm", o.window, offenders.KeptMinutes)
-	case o.count < 1 || o.count > offenders.MaxRows:
-		return fmt.Errorf("--count %d: write 1 to %d", o.count, offenders.MaxRows)
+		return fmt.Errorf("--window %s: must be whole minutes, 1m to %dm", o.window, offenders.KeptMinutes)
+	case o.count < 1 || o.count > offenders.MostRows:
+		return fmt.Errorf("--count %d: must be 1 to %d", o.count, offenders.MostRows)
 	}
 	return nil
 }
 
-func (o *topOptions) ask(ctx context.Context, c *adminclient.Client) (*topReport, error) {
+func (o *topOptions) fetch(ctx context.Context, c *adminclient.Client) (*topReport, error) {
 	q := url.Values{"window": {strconv.Itoa(int(o.window.Seconds()))}, "limit": {strconv.Itoa(o.count)}}
 	if o.rule != "" {
 		q.Set("rule", o.rule)
@@ -119,7 +123,7 @@ func (r *topReport) text() string {
 	if rows := r.rows(r.order); len(rows) > 1 {
 		b.WriteString(wording.Table("", rows...))
 	} else {
-		b.WriteString(r.nobody(r.order) + "\n")
+		b.WriteString(emptyText(r.order) + "\n")
 	}
 	for _, note := range r.notes() {
 		fmt.Fprintf(&b, "\n%s\n", note)
@@ -127,40 +131,40 @@ func (r *topReport) text() string {
 	return b.String()
 }
 
-// head says what is shown.
+// head returns the headline: period and coverage.
 func (r *topReport) head() string {
-	return fmt.Sprintf("the last %s until %s; %s", wording.Count(r.WindowSeconds/60, "minute"), instant(r.At), answeredText(&r.Coverage))
+	return fmt.Sprintf("last %s until %s; %s", wording.Count(r.WindowSeconds/60, "minute"), formatTime(r.At), coverageText(&r.Coverage))
 }
 
-func (*topReport) nobody(order string) string {
+func emptyText(order string) string {
 	if order == byNear {
-		return "nobody is near a limit"
+		return "no subject is near a limit"
 	}
-	return "nobody was denied"
+	return "no requests were denied"
 }
 
-// notes are what to know besides.
+// notes returns warnings and suggested commands.
 func (r *topReport) notes() []string {
 	var notes []string
 	if missing := missingText(&r.Coverage); missing != "" {
 		notes = append(notes, missing)
 	}
 	if r.Incomplete {
-		notes = append(notes, "some counts are too low: so many rules deny that not all can be remembered")
+		notes = append(notes, "some counts are too low: too many rules deny requests to track all of them")
 	}
 	if r.order != byNear && len(r.Near) > 0 {
-		notes = append(notes, wording.Count(len(r.Near), "subject")+" near a limit: "+command(r.client, "top", "--once", "--sort", byNear))
+		notes = append(notes, wording.Count(len(r.Near), "subject")+" near a limit: "+suggestCommand(r.client, "top", "--once", "--sort", byNear))
 	}
 	if r.order != byNear && len(r.Denied) > 0 {
-		notes = append(notes, "why: "+command(r.client, "denials", "--", r.first()))
+		notes = append(notes, "to see why: "+suggestCommand(r.client, "denials", "--", r.first()))
 	}
 	if r.ShowSubjects != string(config.ShowClear) && len(r.Denied)+len(r.Near) > 0 {
-		notes = append(notes, "subjects are hashes: show_subjects: clear in the servers' config shows who they are")
+		notes = append(notes, "subjects are hashed; to show them, set show_subjects: clear in the servers' config")
 	}
 	return notes
 }
 
-// first is the subject in the first row, as headgate denials takes it.
+// first returns the subject in the first row, in the syntax of headgate denials.
 func (r *topReport) first() string {
 	first := &r.sorted(r.order)[0]
 	if len(first.Attributes) == 0 {
@@ -169,7 +173,7 @@ func (r *topReport) first() string {
 	return subjectText(first.Attributes)
 }
 
-// rows are the table, with its heads. What may be long comes last.
+// rows returns the table with its header. The column that may be long comes last.
 func (r *topReport) rows(order string) [][]string {
 	if order == byNear {
 		return r.nearRows()
@@ -189,35 +193,35 @@ func (r *topReport) rows(order string) [][]string {
 	return rows
 }
 
-// sorted is who was denied, in this order.
+// sorted returns the denied subjects in the given order.
 func (r *topReport) sorted(order string) []offenders.Limited {
 	sorted := slices.Clone(r.Denied)
 	slices.SortStableFunc(sorted, func(a, b offenders.Limited) int {
-		most := cmp.Compare(b.Denied, a.Denied)
+		byCount := cmp.Compare(b.Denied, a.Denied)
 		switch order {
 		case byRule:
-			return cmp.Or(strings.Compare(a.Rule, b.Rule), most)
+			return cmp.Or(strings.Compare(a.Rule, b.Rule), byCount)
 		case bySubject:
-			return cmp.Or(strings.Compare(shownSubject(a.Subject, a.Attributes), shownSubject(b.Subject, b.Attributes)), most)
+			return cmp.Or(strings.Compare(shownSubject(a.Subject, a.Attributes), shownSubject(b.Subject, b.Attributes)), byCount)
 		}
-		return most
+		return byCount
 	})
 	return sorted
 }
 
 func (r *topReport) nearRows() [][]string {
-	rows := [][]string{{"USED", "", "RULE", "SUBJECT"}}
+	rows := [][]string{{"USED", "UNITS", "RULE", "SUBJECT"}}
 	for i := range r.Near {
 		row := &r.Near[i]
 		rows = append(rows, []string{
 			strconv.FormatInt(100*row.Used/max(row.Of, 1), 10) + " %", wording.Number(row.Used) + " of " + wording.Number(row.Of),
-			printable(limitOf(row.Rule, row.Limit)), shownSubject(row.Subject, row.Attributes),
+			printable(qualifiedLimit(row.Rule, row.Limit)), shownSubject(row.Subject, row.Attributes),
 		})
 	}
 	return rows
 }
 
-// perMinute has one decimal where it is small.
+// perMinute returns the rate per minute, with one decimal below 10.
 func perMinute(n int64, seconds int) string {
 	rate := float64(n) * 60 / float64(max(seconds, 1))
 	if rate < 10 {
@@ -226,7 +230,7 @@ func perMinute(n int64, seconds int) string {
 	return wording.Number(int64(rate + 0.5))
 }
 
-// shownSubject is who was counted, as headgate denials takes it: by name if that is known.
+// shownSubject returns the subject in the syntax of headgate denials: its attributes if they are known, its hash otherwise.
 func shownSubject(hash string, attributes headgate.Attributes) string {
 	if len(attributes) == 0 {
 		return printable(hash)
@@ -234,7 +238,7 @@ func shownSubject(hash string, attributes headgate.Attributes) string {
 	return printable(subjectText(attributes))
 }
 
-// printable keeps what clients have sent from doing anything to a terminal.
+// printable escapes control characters, so that values sent by clients cannot control the terminal.
 func printable(text string) string {
 	quoted := strconv.Quote(text)
 	return strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(quoted[1 : len(quoted)-1])

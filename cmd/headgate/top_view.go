@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	topEvery = 2 * time.Second
-	// sizeEvery is how soon a change of the window's size is seen.
-	sizeEvery = 200 * time.Millisecond
+	refreshInterval = 2 * time.Second
+	// resizeInterval is how often the size of the terminal is polled.
+	resizeInterval = 200 * time.Millisecond
 
-	// The view has a page of its own, without a cursor, whose lines are cut instead of wrapped; what was there before comes back.
+	// The view uses the alternate screen without cursor and line wrapping. Closing it restores the previous screen.
 	openPage  = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	closePage = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 	toTop     = "\x1b[H"
@@ -28,24 +28,24 @@ const (
 	clearRest = "\x1b[J"
 )
 
-// screen is a terminal with somebody before it.
+// screen is an interactive terminal.
 type screen struct {
 	in, out *os.File
 	colour  bool
 }
 
-// screen is nil if what is printed goes elsewhere, or is for programs.
+// screen returns the terminal, or nil if the input or output is not a terminal or the format is JSON.
 func (p *program) screen() *screen {
-	in, typed := p.in.(*os.File)
-	out, shown := p.out.(*os.File)
-	if p.output == "json" || !typed || !shown || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) ||
+	in, inOK := p.in.(*os.File)
+	out, outOK := p.out.(*os.File)
+	if p.output == "json" || !inOK || !outOK || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) ||
 		os.Getenv("TERM") == "dumb" {
 		return nil
 	}
 	return &screen{in, out, os.Getenv("NO_COLOR") == ""}
 }
 
-// paint is a text in a colour, if there are colours.
+// paint wraps text in a terminal attribute, unless NO_COLOR is set.
 func (s *screen) paint(code, text string) string {
 	if !s.colour {
 		return text
@@ -53,22 +53,22 @@ func (s *screen) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// topView shows what is asked for again and again.
+// topView is the live view of top, refreshed every refreshInterval.
 type topView struct {
 	*screen
-	ask     func(context.Context) (*topReport, error)
+	fetch   func(context.Context) (*topReport, error)
 	address string
 	order   string
 
 	report        *topReport
-	problem       error // why there is no newer report
+	problem       error // why the last refresh failed
 	paused        bool
 	width, height int
 }
 
-// run shows it until somebody presses q, or ctx ends. The terminal is then as it was.
+// run shows the view until the user presses q or ctx ends, and then restores the terminal.
 func (v *topView) run(ctx context.Context) (err error) {
-	if v.report, err = v.ask(ctx); err != nil {
+	if v.report, err = v.fetch(ctx); err != nil {
 		return err
 	}
 	before, err := term.MakeRaw(int(v.in.Fd()))
@@ -87,15 +87,15 @@ func (v *topView) run(ctx context.Context) (err error) {
 	return v.watch(ctx, readKeys(ctx, v.in))
 }
 
-// watch asks beside, so that keys are heard meanwhile.
+// watch redraws the view. It fetches reports in the background, so that it can react to keys at any time.
 func (v *topView) watch(ctx context.Context, keys <-chan byte) error {
-	type news struct {
+	type response struct {
 		report *topReport
 		err    error
 	}
-	answers, asking := make(chan news, 1), false
-	again, size := time.NewTicker(topEvery), time.NewTicker(sizeEvery)
-	defer again.Stop()
+	responses, fetching := make(chan response, 1), false
+	refresh, size := time.NewTicker(refreshInterval), time.NewTicker(resizeInterval)
+	defer refresh.Stop()
 	defer size.Stop()
 	v.resized()
 	for draw := true; ; {
@@ -112,19 +112,19 @@ func (v *topView) watch(ctx context.Context, keys <-chan byte) error {
 			if !ok || v.press(key) {
 				return nil
 			}
-		case got := <-answers:
-			asking = false
+		case got := <-responses:
+			fetching = false
 			if v.problem = got.err; got.err == nil {
 				v.report = got.report
 			}
-		case <-again.C:
-			if draw = false; v.paused || asking {
+		case <-refresh.C:
+			if draw = false; v.paused || fetching {
 				break
 			}
-			asking = true
+			fetching = true
 			go func() {
-				r, err := v.ask(ctx)
-				answers <- news{r, err}
+				r, err := v.fetch(ctx)
+				responses <- response{r, err}
 			}()
 		case <-size.C:
 			draw = v.resized()
@@ -132,7 +132,8 @@ func (v *topView) watch(ctx context.Context, keys <-chan byte) error {
 	}
 }
 
-// readKeys ends when there is nobody before the terminal any more, or with the program: nothing ends a read of a terminal.
+// readKeys sends the keys that the user presses. It ends when the terminal is closed; a pending read cannot be cancelled, so it may
+// last until the program exits.
 func readKeys(ctx context.Context, in io.Reader) <-chan byte {
 	keys := make(chan byte)
 	go func() {
@@ -151,10 +152,10 @@ func readKeys(ctx context.Context, in io.Reader) <-chan byte {
 	return keys
 }
 
-// press does what a key is for, and says whether that is to end.
+// press handles a key and reports whether to quit.
 func (v *topView) press(key byte) (quit bool) {
 	switch key {
-	case 'q', 3, 4: // control C and D, which are keys now
+	case 'q', 3, 4: // Ctrl-C and Ctrl-D, which are plain keys in raw mode
 		return true
 	case 'r':
 		v.order = byDenied
@@ -168,7 +169,7 @@ func (v *topView) press(key byte) (quit bool) {
 	return false
 }
 
-// resized looks how large the window is.
+// resized reads the size of the terminal and reports whether it changed.
 func (v *topView) resized() bool {
 	width, height, err := term.GetSize(int(v.out.Fd()))
 	if err != nil || height == 0 {
@@ -179,7 +180,7 @@ func (v *topView) resized() bool {
 	return changed
 }
 
-// page is all that is to be seen, to be written over what was there.
+// page returns the whole screen, to be written over the previous one.
 func (v *topView) page() string {
 	r := *v.report
 	r.order = v.order
@@ -197,14 +198,14 @@ func (v *topView) page() string {
 		lines = append(lines, "")
 	}
 	rows := r.rows(v.order)
-	heads, body, _ := strings.Cut(wording.Table("", rows...), "\n")
-	if lines = append(lines, v.paint("7", heads)); len(rows) == 1 {
-		body = r.nobody(v.order) + "\n"
+	header, body, _ := strings.Cut(wording.Table("", rows...), "\n")
+	if lines = append(lines, v.paint("7", header)); len(rows) == 1 {
+		body = emptyText(v.order) + "\n"
 	}
 	lines = append(lines, strings.Split(strings.TrimSuffix(body, "\n"), "\n")...)
 	keys := fmt.Sprintf("q quit  r denied (%d)  n near a limit (%d)  s sort: %s  space pause", len(r.Denied), len(r.Near), v.order)
 	if r.ShowSubjects != string(config.ShowClear) {
-		keys += "  (names: show_subjects: clear)"
+		keys += "  (subjects hashed; see show_subjects)"
 	}
 	var b bytes.Buffer
 	b.WriteString(toTop)

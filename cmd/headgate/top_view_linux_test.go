@@ -16,7 +16,7 @@ import (
 	"golang.org/x/term"
 )
 
-// pty is a terminal with a test before it.
+// pty is a pseudo-terminal that a test controls.
 type pty struct {
 	t             *testing.T
 	master, slave *os.File
@@ -25,7 +25,7 @@ type pty struct {
 
 func ioctl[T any](t *testing.T, file *os.File, what uintptr, value *T) {
 	t.Helper()
-	at := uintptr(unsafe.Pointer(value)) //nolint:gosec // G103: there is no other way to ask a terminal
+	at := uintptr(unsafe.Pointer(value)) //nolint:gosec // G103: ioctl needs a pointer
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), what, at); errno != 0 {
 		t.Fatal(errno)
 	}
@@ -52,7 +52,7 @@ func openPTY(t *testing.T) *pty {
 	}()
 	p.resize(40)
 	t.Cleanup(func() {
-		p.press("\n") // who waits for a key holds on to the terminal
+		p.press("\n") // ends a pending read of a key
 		_ = slave.Close()
 		<-read
 		_ = master.Close()
@@ -60,13 +60,13 @@ func openPTY(t *testing.T) *pty {
 	return p
 }
 
-// resize gives the window so many lines.
+// resize sets the number of lines of the terminal.
 func (p *pty) resize(lines uint16) {
 	p.t.Helper()
 	ioctl(p.t, p.slave, syscall.TIOCSWINSZ, &[4]uint16{lines, 100})
 }
 
-// page is what is to be seen now.
+// page returns the visible text.
 func (p *pty) page() string {
 	_, page, _ := cutLast(strings.TrimSuffix(p.shown.String(), closePage), toTop)
 	return page
@@ -93,13 +93,13 @@ func (p *pty) press(keys string) {
 	}
 }
 
-// topServer answers with as many denials as it was asked for times, or not at all while it is away.
-func topServer(t *testing.T) (address string, asked *atomic.Int64, away *atomic.Bool) {
+// topServer starts a server whose nth response reports 1000*n denials. It fails while unavailable is set.
+func topServer(t *testing.T) (address string, calls *atomic.Int64, unavailable *atomic.Bool) {
 	t.Helper()
-	asked, away = &atomic.Int64{}, &atomic.Bool{}
-	server := serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		n := asked.Add(1)
-		if away.Load() {
+	calls, unavailable = &atomic.Int64{}, &atomic.Bool{}
+	server := newHTTPServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := calls.Add(1)
+		if unavailable.Load() {
 			http.Error(w, "", http.StatusBadGateway)
 			return
 		}
@@ -111,10 +111,10 @@ func topServer(t *testing.T) (address string, asked *atomic.Int64, away *atomic.
 		_, _ = fmt.Fprintf(w, `{"windowSeconds": 300, "at": "2026-11-15T12:00:00Z", "nodes": 3, "nodesAnswered": 3, "showSubjects": "clear",
 			"denied": [%s], "near": [{"rule": "login", "limit": "day", "subject": "x", "used": 9, "of": 10}]}`, strings.Join(rows, ","))
 	}))
-	return server.URL, asked, away
+	return server.URL, calls, unavailable
 }
 
-// live shows top on a terminal until the function that is returned says how it ended.
+// live runs top on the terminal. The returned function waits for its end and returns its error.
 func (p *pty) live(ctx context.Context, address string) (ended func() error) {
 	done := make(chan error, 1)
 	go func() {
@@ -123,24 +123,24 @@ func (p *pty) live(ctx context.Context, address string) (ended func() error) {
 	return func() error { return <-done }
 }
 
-// TestTopLive is somebody who looks, presses keys and goes.
+// TestTopLive presses the keys of the live view, resizes the terminal and quits.
 func TestTopLive(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make test-long runs it")
 	}
 	t.Setenv("NO_COLOR", "1")
-	address, asked, away := topServer(t)
+	address, calls, unavailable := topServer(t)
 	p := openPTY(t)
 	before, err := term.GetState(int(p.slave.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := p.live(t.Context(), address)
-	p.shows("headgate top "+address, "3 of 3 nodes answered", "1,000", `r29   user=u29\x1b]0;evil\a`, "q quit  r denied (30)  n near a limit (1)")
+	p.shows("headgate top "+address, "3 of 3 nodes responded", "1,000", `r29   user=u29\x1b]0;evil\a`, "q quit  r denied (30)  n near a limit (1)")
 	if raw, err := term.GetState(int(p.slave.Fd())); err != nil || reflect.DeepEqual(raw, before) {
-		t.Errorf("keys wait for the end of a line: %v", err)
+		t.Errorf("the terminal is not in raw mode: %v", err)
 	}
-	p.shows("2,000") // by itself
+	p.shows("2,000") // automatic refresh
 	p.press("n")
 	p.shows("90 %  9 of 10  login (day)  x", "s sort: near")
 	p.press("rs")
@@ -149,38 +149,38 @@ func TestTopLive(t *testing.T) {
 	p.shows("paused")
 	p.resize(10)
 	eventually(t, "a smaller page", func() bool { return strings.Count(p.page(), "\n") == 9 && strings.Contains(p.page(), "q quit") })
-	n := asked.Load()
-	away.Store(true)
+	n := calls.Load()
+	unavailable.Store(true)
 	p.press(" ")
-	p.shows("not headgate's admin API", fmt.Sprintf("%d,000", n))
-	away.Store(false)
-	eventually(t, "it answers again", func() bool { return !strings.Contains(p.page(), "not headgate's") })
+	p.shows("not as headgate's admin API", fmt.Sprintf("%d,000", n))
+	unavailable.Store(false)
+	eventually(t, "recovery", func() bool { return !strings.Contains(p.page(), "not as headgate's") })
 	p.press("q")
 	if err := ended(); err != nil {
 		t.Error(err)
 	}
-	p.isAsBefore(before)
+	p.isRestored(before)
 	if strings.Contains(p.shown.String(), "\x1b[3") || strings.Contains(p.shown.String(), "\x1b]0") {
-		t.Error("it has colours with NO_COLOR, or what a client has sent")
+		t.Error("the output has colours despite NO_COLOR, or unescaped values of clients")
 	}
 }
 
-func (p *pty) isAsBefore(before *term.State) {
+func (p *pty) isRestored(before *term.State) {
 	p.t.Helper()
 	after, err := term.GetState(int(p.slave.Fd()))
 	if err != nil || !reflect.DeepEqual(after, before) {
-		p.t.Errorf("the terminal is not as it was: %v", err)
+		p.t.Errorf("the terminal is not restored: %v", err)
 	}
 	eventually(p.t, "the page is closed", func() bool { return strings.HasSuffix(p.shown.String(), closePage) })
 }
 
-// TestTopEnds ends it in other ways. The terminal is as it was.
-func TestTopEnds(t *testing.T) {
+// TestTopRestoresTerminal checks that the terminal is restored after Ctrl-C and after a signal.
+func TestTopRestoresTerminal(t *testing.T) {
 	t.Parallel()
-	address, _, away := topServer(t)
+	address, _, unavailable := topServer(t)
 	for name, end := range map[string]func(p *pty, stop func()){
-		"control C": func(p *pty, _ func()) { p.press("\x03") },
-		"a signal":  func(_ *pty, stop func()) { stop() },
+		"Ctrl-C":   func(p *pty, _ func()) { p.press("\x03") },
+		"a signal": func(_ *pty, stop func()) { stop() },
 	} {
 		p := openPTY(t)
 		before, err := term.GetState(int(p.slave.Fd()))
@@ -195,21 +195,21 @@ func TestTopEnds(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		stop()
-		p.isAsBefore(before)
+		p.isRestored(before)
 	}
-	away.Store(true)
+	unavailable.Store(true)
 	p := openPTY(t)
 	if err := p.live(t.Context(), address)(); err == nil || strings.Contains(p.shown.String(), openPage) {
-		t.Errorf("nobody answers: %v", err)
+		t.Errorf("server unavailable: %v", err)
 	}
 }
 
-// Elsewhere than on a terminal, and for programs, it is printed once.
+// TestTopOnce checks that top prints once without a terminal, with --once and with JSON.
 func TestTopOnce(t *testing.T) {
 	t.Parallel()
-	address, asked, _ := topServer(t)
+	address, calls, _ := topServer(t)
 	got := start(t, "top", "--server", address)
-	if got.code != 0 || asked.Load() != 1 || !strings.Contains(got.out, "\n1 subject near a limit: headgate top --server ") {
+	if got.code != 0 || calls.Load() != 1 || !strings.Contains(got.out, "\n1 subject near a limit: headgate top --server ") {
 		t.Errorf("%+v", got)
 	}
 	p := openPTY(t)
@@ -218,8 +218,8 @@ func TestTopOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if asked.Load() != 3 {
-		t.Errorf("asked %d times", asked.Load())
+	if calls.Load() != 3 {
+		t.Errorf("%d calls", calls.Load())
 	}
 	var r topReport
 	got = start(t, "top", "--server", address, "--output", "json")

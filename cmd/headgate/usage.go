@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// mostUsage is of how many rules a subject's usage is asked for: each is a call.
-const mostUsage = 100
+// maxUsageRules caps the number of rules queried for a subject, because each rule is one call.
+const maxUsageRules = 100
 
 // usageReport is the JSON of "usage", "reset" and "grant".
 type usageReport struct {
@@ -29,26 +29,28 @@ type usageReport struct {
 
 func newUsage(p *program) *cobra.Command {
 	var rule string
-	cmd := p.asking(&cobra.Command{
+	cmd := p.serverCommand(&cobra.Command{
 		Use:   "usage [SUBJECT] --server ADDRESS",
-		Short: "Show what a subject has left of its limits",
-		Long: `Show what a subject has left of its limits, now. Nothing is charged. SUBJECT is what rules count by: tenant=acme, or
-tenant=acme,user=ann. Without --rule it is asked for all rules in PostgreSQL that count by just that.
+		Short: "Show the remaining units of a subject",
+		Long: `Show how many units a subject has left of its limits now. Nothing is charged.
 
-With the token of a tenant and without SUBJECT, it is about that tenant. headgate explain says which rules a request meets.`,
+SUBJECT is the attributes that rules count by: tenant=acme, or tenant=acme,user=ann. Without --rule, all rules in PostgreSQL
+that count by exactly these attributes are shown. Without SUBJECT, the usage of the token's owner is shown.
+
+To find out which rules apply to a request, use headgate explain.`,
 		Example: "  headgate usage tenant=acme,user=ann --rule exports --server https://gate:8083 --token-file token",
 		Args:    cobra.MaximumNArgs(1),
 	}, func(ctx context.Context, c *adminclient.Client, args []string) (report, error) {
 		if len(args) == 0 {
 			return ownUsage(ctx, c, rule)
 		}
-		return usageOf(ctx, c, args[0], rule)
+		return subjectUsage(ctx, c, args[0], rule)
 	})
-	cmd.Flags().StringVar(&rule, "rule", "", "only of this `RULE`")
+	cmd.Flags().StringVar(&rule, "rule", "", "show only this `RULE`")
 	return cmd
 }
 
-// ownUsage is of the token's owner, of one rule or of all.
+// ownUsage returns the usage of the token's owner, of one rule or of all rules.
 func ownUsage(ctx context.Context, c *adminclient.Client, rule string) (report, error) {
 	own, err := c.OwnUsage(ctx)
 	r := usageReport{Usage: []adminapi.Usage{}, Notes: []string{}}
@@ -58,39 +60,39 @@ func ownUsage(ctx context.Context, c *adminclient.Client, rule string) (report, 
 		}
 	}
 	if err == nil && rule != "" && len(r.Usage) == 0 {
-		err = fmt.Errorf("there is no usage of rule %q: is it in force, and does it count by the token's owner?", rule)
+		err = fmt.Errorf("rule %q: no usage found: check that the rule is active and counts by the token's owner", rule)
 	}
 	return &r, err
 }
 
-// usageOf is of the subject in a text, of one rule or of all that count by it.
-func usageOf(ctx context.Context, c *adminclient.Client, text, rule string) (report, error) {
-	subject, notes, err := readSubject(text) //nolint:contextcheck // it is over at once
+// subjectUsage returns the usage of the given subject, of one rule or of all rules that count by its attributes.
+func subjectUsage(ctx context.Context, c *adminclient.Client, text, rule string) (report, error) {
+	subject, notes, err := parseSubject(text) //nolint:contextcheck // it returns immediately
 	if err != nil {
 		return nil, &usageError{err}
 	}
 	r := usageReport{Usage: []adminapi.Usage{}, Notes: append([]string{}, notes...)}
 	rules := []string{rule}
 	if rule == "" {
-		if rules, err = rulesCounting(ctx, c, subject); err != nil {
+		if rules, err = rulesCountingBy(ctx, c, subject); err != nil {
 			return nil, err
 		}
-		if len(rules) > mostUsage {
-			rules = rules[:mostUsage]
-			r.Notes = append(r.Notes, fmt.Sprintf("only the first %d rules are shown: give --rule for another", mostUsage))
+		if len(rules) > maxUsageRules {
+			rules = rules[:maxUsageRules]
+			r.Notes = append(r.Notes, fmt.Sprintf("only the first %d rules are shown: use --rule for another", maxUsageRules))
 		}
 	}
 	if len(rules) == 0 {
-		return nil, fmt.Errorf("no rule counts by %s alone: headgate explain says which rules a request meets",
+		return nil, fmt.Errorf("no rule counts by exactly %s: find the rules of a request with headgate explain",
 			wording.List(sortedNames(subject)))
 	}
 	for _, name := range rules {
 		u, err := c.Usage(ctx, name, subject)
-		var denied *adminclient.StatusError
-		switch known := errors.As(err, &denied) && rule == ""; {
-		case known && denied.Status == http.StatusNotFound: // it is not in force there yet
-		case known && denied.Status == http.StatusServiceUnavailable:
-			r.Notes = append(r.Notes, fmt.Sprintf("%s: not known, since %s", name, denied.Detail))
+		var denied *adminclient.DenialError
+		switch tolerated := errors.As(err, &denied) && rule == ""; {
+		case tolerated && denied.Status == http.StatusNotFound: // the server does not run the rule yet
+		case tolerated && denied.Status == http.StatusServiceUnavailable:
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: unknown: %s", name, denied.Detail))
 		case err != nil:
 			return nil, err
 		default:
@@ -100,22 +102,22 @@ func usageOf(ctx context.Context, c *adminclient.Client, text, rule string) (rep
 	return &r, nil
 }
 
-// rulesCounting are the names of the rules that count by the attributes of a subject, and nothing else.
-func rulesCounting(ctx context.Context, c *adminclient.Client, subject headgate.Attributes) ([]string, error) {
+// rulesCountingBy returns the IDs of the rules that count by exactly the attributes of a subject.
+func rulesCountingBy(ctx context.Context, c *adminclient.Client, subject headgate.Attributes) ([]string, error) {
 	all, err := c.Rules(ctx, true)
-	if adminclient.HasStatus(err, http.StatusNotImplemented) {
-		return nil, fmt.Errorf("%s has its rules in files: say of which rule, --rule RULE", c.Server)
+	if adminclient.DeniedWith(err, http.StatusNotImplemented) {
+		return nil, fmt.Errorf("%s loads its rules from files: use --rule RULE", c.Server)
 	}
 	if err != nil {
 		return nil, err
 	}
 	counted := maps.Clone(subject)
-	delete(counted, "tier") // it says which limit, unless it is counted by
+	delete(counted, "tier") // it selects a limit, unless the rule counts by it
 	var names []string
 	for _, one := range all {
 		rule, err := ruledoc.ParseRule(c.Server, one.Document)
 		if err != nil {
-			continue // a newer server has it
+			continue // the rule has fields of a newer version
 		}
 		if ruledoc.CheckSubject(&rule, subject) == nil || ruledoc.CheckSubject(&rule, counted) == nil {
 			names = append(names, rule.ID)
@@ -125,30 +127,30 @@ func rulesCounting(ctx context.Context, c *adminclient.Client, subject headgate.
 }
 
 func (r *usageReport) text() string {
-	rows := [][]string{{"RULE", "LEFT", "PER", "FULL AGAIN", "REMARKS"}}
+	rows := [][]string{{"RULE", "REMAINING", "PER", "RESET", "NOTES"}}
 	for _, u := range r.Usage {
 		if !u.Limited {
-			rows = append(rows, []string{u.Rule, "–", "–", "–", "exempt, or the rule is off"})
+			rows = append(rows, []string{u.Rule, "–", "–", "–", "exempt, or rule off"})
 		}
 		for _, l := range u.Limits {
 			per := l.Calendar
-			var remarks []string
+			var notes []string
 			if l.WindowSeconds != nil {
 				window := time.Duration(*l.WindowSeconds * float64(time.Second))
 				per = strings.TrimPrefix(headgate.Per(1, window).String(), "1/") // minute, 15m
 			}
 			if l.Origin != "rule" {
-				remarks = append(remarks, "by "+l.Origin)
+				notes = append(notes, "from "+l.Origin)
 			}
 			if !l.Enforced {
-				remarks = []string{"denies nobody"}
+				notes = []string{"not enforced"}
 			}
 			left := wording.Number(max(l.Remaining, 0)) + " of " + wording.Number(l.Limit)
 			if l.LocalShare {
 				left = wording.Number(max(l.Remaining, 0))
-				remarks = append(remarks, "of the server's local share of "+wording.Number(l.Limit)+": Redis is unavailable")
+				notes = append(notes, "Redis unavailable: local fallback share of "+wording.Number(l.Limit))
 			}
-			rows = append(rows, []string{limitOf(u.Rule, l.Name), left, per, instant(l.ResetAt), strings.Join(remarks, "; ")})
+			rows = append(rows, []string{qualifiedLimit(u.Rule, l.Name), left, per, formatTime(l.ResetAt), strings.Join(notes, "; ")})
 		}
 	}
 	return wording.Table("", rows...) + notesText(r.Notes)

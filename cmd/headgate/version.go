@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// versionReport is the JSON of "version". What is not known is "devel".
+// versionReport is the JSON of "version". Unknown values are "devel".
 type versionReport struct {
 	Headgate string `json:"headgate"`
 	Commit   string `json:"commit"`
@@ -28,16 +28,16 @@ func newVersion(p *program) *cobra.Command {
 
 func (p *program) showVersion() error {
 	info, _ := debug.ReadBuildInfo()
-	return p.end(newVersionReport(info), nil)
+	return p.finish(newVersionReport(info), nil)
 }
 
-// programVersion is that of this program.
+// programVersion returns the version of this binary.
 func programVersion() string {
 	info, _ := debug.ReadBuildInfo()
 	return newVersionReport(info).Headgate
 }
 
-// newVersionReport takes nil for a binary that was built without modules.
+// newVersionReport reads the build info. It accepts nil, for a binary built without modules.
 func newVersionReport(info *debug.BuildInfo) *versionReport {
 	r := &versionReport{"devel", "devel", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 	if info == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// watchedRules are such that nothing depends on how long requests take.
+// watchedRules have limits whose results do not depend on the duration of requests.
 const watchedRules = `rules:
   - {id: login-by-ip, match: {path: /login, method: POST}, by: [ip], limit: 5/minute}
   - id: search
@@ -23,8 +23,8 @@ const watchedRules = `rules:
     tiers: {free: {limits: {peak: 4/minute, day: 50/day}}}
 `
 
-// watchedServers are two on one Redis, that know of each other; args are how to ask the first.
-func watchedServers(t *testing.T, show string) (first, second *running, args []string) {
+// watchedServers starts two servers on one Redis and waits until they have found each other. args select the first server.
+func watchedServers(t *testing.T, show string) (first, second *testServer, args []string) {
 	t.Helper()
 	token := startJSON[tokenReport](t, 0, "token", "create", "ann")
 	dir, file := configure(t, fmt.Sprintf("redis: {address: redis://%s, deadline: 1s}\nadmin: {tokens_file: tokens}\nshow_subjects: %s\n",
@@ -32,22 +32,22 @@ func watchedServers(t *testing.T, show string) (first, second *running, args []s
 	writeFile(t, filepath.Join(dir, "tokens"), token.Line)
 	writeFile(t, filepath.Join(dir, "token"), token.Token)
 	first, second = serve(t, "--config", file), serve(t, "--config", file)
-	args = []string{"--server", "http://" + first.at("admin"), "--token-file", filepath.Join(dir, "token")}
-	for _, r := range []*running{first, second} {
-		r.says("Redis answers")
-		eventually(t, "the nodes know of each other", func() bool {
-			args := append([]string{"top", "--server", "http://" + r.at("admin")}, args[2:]...)
-			return strings.Contains(start(t, args...).out, "2 of 2 nodes answered")
+	args = []string{"--server", "http://" + first.addressOf("admin"), "--token-file", filepath.Join(dir, "token")}
+	for _, r := range []*testServer{first, second} {
+		r.waitForLog(redisConnected)
+		eventually(t, "both nodes respond", func() bool {
+			args := append([]string{"top", "--server", "http://" + r.addressOf("admin")}, args[2:]...)
+			return strings.Contains(start(t, args...).out, "2 of 2 nodes responded")
 		})
 	}
 	return first, second, args
 }
 
-// asks sends a check so many times.
-func (r *running) asks(times int, attributes string) {
+// sendChecks sends the same check several times.
+func (r *testServer) sendChecks(times int, attributes string) {
 	r.t.Helper()
 	for range times {
-		req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, "http://"+r.at("http")+"/v1/check",
+		req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, "http://"+r.addressOf("http")+"/v1/check",
 			strings.NewReader(`{"attributes": {`+attributes+`}}`))
 		if err != nil {
 			r.t.Fatal(err)
@@ -67,10 +67,10 @@ const (
 	evilLogsIn  = `"ip": "192.0.2.1", "method": "POST", "path": "/login"`
 )
 
-// stable is what differs from run to run, and what docs have instead.
-var stable = []struct {
+// replacements are the values in the docs for output that differs between runs.
+var replacements = []struct {
 	pattern *regexp.Regexp
-	instead string
+	with    string
 }{
 	{regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ( to \d\d:\d\d:\d\d)?`), "2026-12-04T18:00:00Z"},
 	{regexp.MustCompile(`since 2026-12-04T18:00:00Z`), "since 2026-12-04T17:50:00Z"},
@@ -79,7 +79,7 @@ var stable = []struct {
 	{regexp.MustCompile(` on \S+, rules version [0-9a-f]{12}`), " on gate-2:8080, rules version 5ad2f0e1c93b"},
 }
 
-// TestOperationsDocs runs the lines of docs/operations.md that begin with $ headgate top or denials, and compares what they print.
+// TestOperationsDocs runs the top and denials commands in docs/operations.md and compares their output.
 func TestOperationsDocs(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join("..", "..", "docs", "operations.md")
@@ -88,10 +88,10 @@ func TestOperationsDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second, args := watchedServers(t, "clear")
-	first.asks(12, evilLogsIn)
-	second.asks(20, evilLogsIn)
-	second.asks(9, annSearches)
-	first.asks(7, bobSearches)
+	first.sendChecks(12, evilLogsIn)
+	second.sendChecks(20, evilLogsIn)
+	second.sendChecks(9, annSearches)
+	first.sendChecks(7, bobSearches)
 	blocks := 0
 	got := regexp.MustCompile("(?s)```console\n\\$ headgate (top|denials).*?```").ReplaceAllStringFunc(string(text), func(block string) string {
 		var b strings.Builder
@@ -103,57 +103,57 @@ func TestOperationsDocs(t *testing.T) {
 				b.WriteString(line + o.out + o.errors)
 			}
 		}
-		said := b.String()
-		for _, s := range stable {
-			said = s.pattern.ReplaceAllString(said, s.instead)
+		output := b.String()
+		for _, s := range replacements {
+			output = s.pattern.ReplaceAllString(output, s.with)
 		}
-		return said + "```"
+		return output + "```"
 	})
 	if *update {
 		writeFile(t, file, got)
 	} else if got != string(text) || blocks != 3 {
-		t.Errorf("%d commands; it is now\n%s", blocks, got)
+		t.Errorf("%d commands; the output has changed to\n%s", blocks, got)
 	}
 }
 
-// TestSeenHashed is about servers that keep names to themselves.
-func TestSeenHashed(t *testing.T) {
+// TestTopHashedSubjects checks that servers with show_subjects: hash show no names.
+func TestTopHashedSubjects(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
 	first, second, args := watchedServers(t, "hash")
-	first.asks(6, annSearches)
-	second.asks(6, annSearches)
-	second.asks(10, bobSearches)
+	first.sendChecks(6, annSearches)
+	second.sendChecks(6, annSearches)
+	second.sendChecks(10, bobSearches)
 	top := startJSON[topReport](t, 0, append([]string{"top"}, args...)...)
 	if len(top.Denied) != 2 || top.Denied[0].Denied != 8 || top.Denied[1].Denied != 2 || top.Replied != 2 {
 		t.Fatalf("%+v", top)
 	}
 	all := start(t, append([]string{"top"}, args...)...)
-	everybody := start(t, append([]string{"denials"}, args...)...)
+	everything := start(t, append([]string{"denials"}, args...)...)
 	bob := start(t, append([]string{"denials", "--rule", "search"}, append(args, "--", top.Denied[1].Subject)...)...)
-	for _, o := range []outcome{all, everybody, bob} {
+	for _, o := range []outcome{all, everything, bob} {
 		if strings.Contains(o.out, "ann") || strings.Contains(o.out, "bob") || strings.Contains(o.out, "/search") || o.errors != "" {
-			t.Errorf("it has names: %+v", o)
+			t.Errorf("the output contains names: %+v", o)
 		}
 	}
-	if !strings.HasSuffix(all.out, "\nsubjects are hashes: show_subjects: clear in the servers' config shows who they are\n") {
+	if !strings.HasSuffix(all.out, "\nsubjects are hashed; to show them, set show_subjects: clear in the servers' config\n") {
 		t.Error(all.out)
 	}
-	if everybody.code != 1 || strings.Count(everybody.out, " times by ") != 3 || strings.Contains(everybody.out, "headgate explain") {
-		t.Errorf("%+v", everybody)
+	if everything.code != 1 || strings.Count(everything.out, " times by ") != 3 || strings.Contains(everything.out, "headgate explain") {
+		t.Errorf("%+v", everything)
 	}
 	if bob.code != 1 || !strings.HasPrefix(bob.out, "2 denials of "+top.Denied[1].Subject) {
 		t.Errorf("%+v", bob)
 	}
 	ann := start(t, append([]string{"denials", "user=ann"}, args...)...)
 	if ann.code != 1 || !strings.HasPrefix(ann.out, "8 denials of user=ann") ||
-		!strings.Contains(ann.out, "how it is now (add the path, which is not shown): headgate explain --server "+args[1]+
+		!strings.Contains(ann.out, "current state (add the path, which is not shown): headgate explain --server "+args[1]+
 			" --token-file "+args[3]+" GET user=ann tier=free\n") {
 		t.Errorf("%+v", ann)
 	}
-	if nobody := start(t, append([]string{"denials", "user=zoe"}, args...)...); nobody.code != 0 ||
-		!strings.HasPrefix(nobody.out, "no request of user=zoe was denied; ") {
-		t.Errorf("%+v", nobody)
+	if zoe := start(t, append([]string{"denials", "user=zoe"}, args...)...); zoe.code != 0 ||
+		!strings.HasPrefix(zoe.out, "no requests of user=zoe were denied; ") {
+		t.Errorf("%+v", zoe)
 	}
 	if o := start(t, append([]string{"top", "--rule", "serch"}, args...)...); o.code != 2 ||
 		!strings.Contains(o.errors, `rule "serch": not in force on this server: headgate rules export`) {
@@ -161,12 +161,12 @@ func TestSeenHashed(t *testing.T) {
 	}
 }
 
-// TestNodeGone has a node that ends without a word: what it knew is missing, and that is said.
-func TestNodeGone(t *testing.T) {
+// TestTopUnresponsiveNode checks that the result is marked as incomplete if a node does not respond.
+func TestTopUnresponsiveNode(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
 	redis := testenv.Start(t, testenv.Redis)
-	gone, err := redisstore.Open("redis://" + redis.Addr()) // it counts as a node, and answers nobody
+	gone, err := redisstore.Open("redis://" + redis.Addr()) // it is announced as a node and never responds
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,34 +177,34 @@ func TestNodeGone(t *testing.T) {
 	tokenFile := filepath.Join(filepath.Dir(file), "token")
 	writeFile(t, tokenFile, token.Token)
 	r := serve(t, "--config", file)
-	r.says("Redis answers")
-	args := []string{"--server", "http://" + r.at("admin"), "--token-file", tokenFile}
-	eventually(t, "both are known", func() bool {
-		_, metrics := send(t, http.MethodGet, "http://"+r.at("ops")+"/metrics", "")
+	r.waitForLog(redisConnected)
+	args := []string{"--server", "http://" + r.addressOf("admin"), "--token-file", tokenFile}
+	eventually(t, "both nodes are announced", func() bool {
+		_, metrics := send(t, http.MethodGet, "http://"+r.addressOf("ops")+"/metrics", "")
 		return strings.Contains(metrics, "\nheadgate_nodes 2\n")
 	})
 	for _, command := range []string{"top", "denials"} {
 		o := start(t, append([]string{command}, args...)...)
-		if o.code != 1 || !strings.Contains(o.out, "1 of 2 nodes answered") || !strings.Contains(o.out, "not all is shown: 1 of 2 nodes did not answer") {
+		if o.code != 1 || !strings.Contains(o.out, "1 of 2 nodes responded") || !strings.Contains(o.out, "incomplete: 1 of 2 nodes did not answer") {
 			t.Errorf("%s: %+v", command, o)
 		}
 	}
 }
 
-// TestSeenAlone tries it, without Redis. Profiles are on the admin's listener and nowhere else, and for admins only.
-func TestSeenAlone(t *testing.T) {
+// TestTopWithoutRedis runs top against --dev. It also checks that profiles are served on the admin listener only, and to admins only.
+func TestTopWithoutRedis(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
 	_, file := configure(t, "", watchedRules)
 	r := serve(t, "--dev", "--config", file)
-	r.asks(9, annSearches)
-	address := "http://" + r.at("admin")
-	if o := start(t, "top", "--server", address); o.code != 0 || !strings.Contains(o.out, "1 of 1 node answered") ||
-		!strings.Contains(o.out, "\n5        1.0         search  ") {
+	r.sendChecks(9, annSearches)
+	address := "http://" + r.addressOf("admin")
+	if o := start(t, "top", "--server", address); o.code != 0 || !strings.Contains(o.out, "1 of 1 node responded") ||
+		!strings.Contains(o.out, "\n5       1.0         search  ") {
 		t.Errorf("%+v", o)
 	}
 	for listener, want := range map[string]int{"http": 404, "ops": 404, "admin": 200} {
-		if status, _ := send(t, http.MethodGet, "http://"+r.at(listener)+"/debug/pprof/heap", ""); status != want {
+		if status, _ := send(t, http.MethodGet, "http://"+r.addressOf(listener)+"/debug/pprof/heap", ""); status != want {
 			t.Errorf("%s: %d", listener, status)
 		}
 	}

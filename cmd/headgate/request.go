@@ -14,24 +14,24 @@ import (
 	"github.com/headgate/headgate/identity"
 )
 
-// question is a request as somebody typed it, with the attributes that a server would give it.
-type question struct {
+// typedRequest is a request given on the command line, with the attributes that a server would derive from it.
+type typedRequest struct {
 	attributes headgate.Attributes
-	names      []string // that were typed, in order
-	notes      []string // what was read otherwise than it was typed, and what no rule looks at
+	names      []string // the attributes given, in order
+	notes      []string // values that were normalized, and attributes that no rule uses
 }
 
-// readQuestion reads a method, a path and name=value, in any order.
-func readQuestion(args []string) (*question, error) {
-	q := &question{attributes: headgate.Attributes{}}
+// parseRequest parses a method, a path and name=value arguments, in any order.
+func parseRequest(args []string) (*typedRequest, error) {
+	q := &typedRequest{attributes: headgate.Attributes{}}
 	typed := map[string]string{}
 	for _, arg := range args {
-		name, value, err := readArgument(arg)
+		name, value, err := parseArgument(arg)
 		if err != nil {
 			return nil, err
 		}
 		if typed[name] != "" {
-			return nil, fmt.Errorf("there are two of %s (each rule file needs a --rules of its own)", name)
+			return nil, fmt.Errorf("%s given twice (each rule file needs its own --rules)", name)
 		}
 		typed[name] = value
 		q.names = append(q.names, name)
@@ -40,7 +40,7 @@ func readQuestion(args []string) (*question, error) {
 	return q, err
 }
 
-func readArgument(arg string) (name, value string, err error) {
+func parseArgument(arg string) (name, value string, err error) {
 	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
 	name, value, pair := strings.Cut(arg, "=")
 	switch {
@@ -49,21 +49,21 @@ func readArgument(arg string) (name, value string, err error) {
 	case slices.Contains(methods, strings.ToUpper(arg)):
 		return "method", arg, nil
 	case !pair:
-		return "", "", fmt.Errorf("%q is neither a method, nor a path that begins with /, nor name=value", arg)
+		return "", "", fmt.Errorf("%q: must be a method, a path that begins with /, or name=value", arg)
 	case value == "":
-		return "", "", fmt.Errorf("%s= has no value: leave it out if the request has none", name)
+		return "", "", fmt.Errorf("%s= has no value: omit it if the request does not have this attribute", name)
 	}
-	// Whoever compiles rules knows which attributes there are.
+	// The rule compiler defines which attribute names are valid.
 	_, err = headgate.Compile(headgate.Rule{ID: "x", By: []string{name}, Limit: headgate.PerSecond(1)})
-	if wrong, ok := errors.AsType[*headgate.RuleError](err); ok {
-		return "", "", errors.New(wrong.Problem)
+	if invalid, ok := errors.AsType[*headgate.RuleError](err); ok {
+		return "", "", errors.New(invalid.Problem)
 	}
 	return name, value, nil
 }
 
-// resolve lets package identity read what it would of a real request, so that the counters asked about are those of the
-// servers.
-func (q *question) resolve(typed map[string]string) error {
+// resolve derives the attributes with package identity, as a server does for a real request, so that both use the same
+// counters.
+func (q *typedRequest) resolve(typed map[string]string) error {
 	resolver, err := identity.New(identity.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
@@ -88,11 +88,11 @@ func (q *question) resolve(typed map[string]string) error {
 		case value == "":
 			return fmt.Errorf("%s=%s is not valid", name, typed[name])
 		case headgate.IsKeyHash(value) && value != typed[name]:
-			q.note("%s is read as %s, its hash", name, value)
+			q.note("%s hashed to %s", name, value)
 		default:
-			shown, _, _ := strings.Cut(typed[name], "?") // a query may hold a key
+			shown, _, _ := strings.Cut(typed[name], "?") // a query may contain a key
 			if !strings.EqualFold(value, shown) {
-				q.note("%s %s is read as %s", name, shown, value)
+				q.note("%s %s normalized to %s", name, shown, value)
 			}
 		}
 		q.attributes[name] = value
@@ -100,17 +100,17 @@ func (q *question) resolve(typed map[string]string) error {
 	for name, of := range map[string]string{headgate.OtherPath: "path", headgate.OtherMethod: "method"} {
 		if other := read[name]; other != "" && typed[of] != "" {
 			q.attributes[name] = other
-			q.note("a server might read the %s as %s: rules that match any reading apply", of, strings.ReplaceAll(other, "?", " or "))
+			q.note("an upstream may interpret the %s as %s: rules that match any interpretation apply", of, strings.ReplaceAll(other, "?", " or "))
 		}
 	}
 	return nil
 }
 
-// readOther reads what package identity does not find in such a request.
-func (q *question) readOther(name, value string) string {
+// readOther returns the value of an attribute that package identity does not derive from the request.
+func (q *typedRequest) readOther(name, value string) string {
 	switch {
 	case name == "ip":
-		// IPv6 clients are known by their network, which may be what somebody has at hand.
+		// Servers identify IPv6 clients by their network, so the user may give a network.
 		network, err := netip.ParsePrefix(value)
 		if err != nil {
 			return ""
@@ -124,6 +124,6 @@ func (q *question) readOther(name, value string) string {
 	return value
 }
 
-func (q *question) note(format string, args ...any) {
+func (q *typedRequest) note(format string, args ...any) {
 	q.notes = append(q.notes, fmt.Sprintf(format, args...))
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// TestExplainServerOutage asks a server whose Redis was killed. It must say that the numbers are its own share's.
+// TestExplainServerOutage explains requests on a server whose Redis was killed. The report must say that the numbers are those of
+// the local fallback share.
 func TestExplainServerOutage(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Start(t, testenv.Redis)
@@ -21,8 +22,8 @@ func TestExplainServerOutage(t *testing.T) {
   - {id: locked, match: {path: /locked}, by: [api_key], limit: 10/hour, on_store_failure: deny}
 `)
 	r := serve(t, "--config", config)
-	args := []string{"explain", "--server", "http://" + r.at("admin"), "--token-file", secretFile(t, made.Token)}
-	r.says("Redis answers")
+	args := []string{"explain", "--server", "http://" + r.addressOf("admin"), "--token-file", secretFile(t, made.Token)}
+	r.waitForLog(redisConnected)
 	if o := start(t, append(args, "user=ann")...); o.code != 0 || !strings.Contains(o.out, "  counters  redis://"+redis.Addr()+", at ") {
 		t.Errorf("with Redis: %+v", o)
 	}
@@ -33,9 +34,9 @@ func TestExplainServerOutage(t *testing.T) {
 			spent++
 		}
 	}
-	t.Logf("%d passed by the local share", spent)
+	t.Logf("%d allowed by the local fallback share", spent)
 	var e explainReport
-	eventually(t, "the share is used up", func() bool {
+	eventually(t, "an exhausted share", func() bool {
 		r.check(`"user": "ann"`)
 		o := start(t, append(args, "user=ann")...)
 		if o.code != 1 {
@@ -56,14 +57,14 @@ func TestExplainServerOutage(t *testing.T) {
 		`  free +10/hour +tenant=acme +unknown +allowed by on_store_failure\n`,
 	} {
 		if !regexp.MustCompile(`(?m)` + want).MatchString(o.out) {
-			t.Errorf("there is no %s in\n%s", want, o.out)
+			t.Errorf("%s is missing in\n%s", want, o.out)
 		}
 	}
 	if strings.Contains(o.out, "HGETALL") {
-		t.Errorf("it points to Redis, which has not decided:\n%s", o.out)
+		t.Errorf("it shows keys in Redis, which did not decide:\n%s", o.out)
 	}
 	u := start(t, append([]string{"usage", "user=ann", "--rule", "search"}, args[1:]...)...)
-	if u.code != 0 || !regexp.MustCompile(`search +0 +hour .* of the server's local share of 10: Redis is unavailable\n`).MatchString(u.out) {
+	if u.code != 0 || !regexp.MustCompile(`search +0 +hour .* Redis unavailable: local fallback share of 10\n`).MatchString(u.out) {
 		t.Errorf("usage: %+v", u)
 	}
 	o = start(t, append(args, "/locked", "api_key=k")...)

@@ -19,34 +19,37 @@ import (
 	"github.com/headgate/headgate/internal/testenv"
 )
 
-// patience is how long something may take on a busy machine.
+// patience is the longest time that tests wait for an event on a busy machine.
 const patience = 20 * time.Second
 
-// logLine is a line of the log, as far as tests look at it.
+// redisConnected is the log message of a server whose Redis responds.
+const redisConnected = "Redis answers"
+
+// logLine is a line of the log, with the fields that tests use.
 type logLine struct {
 	Level, Msg, Listener, Address, Event, Version, Took, Error string
 	Cut                                                        bool
 }
 
-// serverLog is where a server writes, and tests wait for what it says.
+// serverLog is the output of a server, in which tests wait for messages.
 type serverLog struct{ testenv.Log }
 
-// find is the last line that a test looks for.
-func (l *serverLog) find(is func(logLine) bool) (logLine, bool) {
+// find returns the last line that matches.
+func (l *serverLog) find(match func(logLine) bool) (logLine, bool) {
 	var found logLine
 	ok := false
 	scanner := bufio.NewScanner(strings.NewReader(l.String()))
 	for scanner.Scan() {
 		var line logLine
-		if json.Unmarshal(scanner.Bytes(), &line) == nil && is(line) {
+		if json.Unmarshal(scanner.Bytes(), &line) == nil && match(line) {
 			found, ok = line, true
 		}
 	}
 	return found, ok
 }
 
-// running is a server that a test has started.
-type running struct {
+// testServer is a server started by a test.
+type testServer struct {
 	t    *testing.T
 	out  serverLog
 	log  serverLog
@@ -55,11 +58,11 @@ type running struct {
 	err  error
 }
 
-// serve starts a server in this process. It is stopped at the end of the test, and must then end well.
-func serve(t *testing.T, args ...string) *running {
+// serve starts a server in this process. It is stopped at the end of the test and must stop without error.
+func serve(t *testing.T, args ...string) *testServer {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	r := &running{t: t, stop: stop, done: make(chan struct{})}
+	r := &testServer{t: t, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
 		r.err = (&program{out: &r.out, log: &r.log}).run(ctx, append([]string{"serve"}, args...))
@@ -67,30 +70,30 @@ func serve(t *testing.T, args ...string) *running {
 	t.Cleanup(func() {
 		stop()
 		if <-r.done; r.err != nil {
-			t.Errorf("the server ended with %v", r.err)
+			t.Errorf("the server stopped with %v", r.err)
 		}
 	})
 	return r
 }
 
-// eventually waits for something that is about to happen.
-func eventually(t *testing.T, what string, happened func() bool) {
+// eventually waits until the condition holds.
+func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !happened(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within %v", what, patience)
 		}
 	}
 }
 
-// at is the address of a listener, as soon as it is up.
-func (r *running) at(listener string) string {
+// addressOf waits until a listener is up and returns its address.
+func (r *testServer) addressOf(listener string) string {
 	r.t.Helper()
 	var line logLine
 	eventually(r.t, "listener "+listener, func() (ok bool) {
 		select {
 		case <-r.done:
-			r.t.Fatalf("the server ended: %v\n%s%s", r.err, r.out.String(), r.log.String())
+			r.t.Fatalf("the server stopped: %v\n%s%s", r.err, r.out.String(), r.log.String())
 		default:
 		}
 		line, ok = r.log.find(func(l logLine) bool { return l.Msg == "listening" && l.Listener == listener })
@@ -99,13 +102,13 @@ func (r *running) at(listener string) string {
 	return line.Address
 }
 
-func (r *running) says(what string) {
+func (r *testServer) waitForLog(what string) {
 	r.t.Helper()
 	eventually(r.t, what, func() bool { return strings.Contains(r.log.String(), what) })
 }
 
-// send sends a request and reads the answer.
-func send(t *testing.T, method, url, body string) (status int, answer string) {
+// send sends a request and returns the response.
+func send(t *testing.T, method, url, body string) (status int, response string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, url, strings.NewReader(body))
@@ -124,30 +127,30 @@ func send(t *testing.T, method, url, body string) (status int, answer string) {
 	return res.StatusCode, string(data)
 }
 
-type answer struct {
+type checkResponse struct {
 	Allowed   bool
 	Path      string
 	Version   string
 	Remaining int64
 }
 
-// check asks over HTTP.
-func (r *running) check(attributes string) answer {
+// check sends a check over HTTP.
+func (r *testServer) check(attributes string) checkResponse {
 	r.t.Helper()
-	status, body := send(r.t, "POST", "http://"+r.at("http")+"/v1/check", `{"attributes": {`+attributes+`}}`)
-	var a answer
+	status, body := send(r.t, "POST", "http://"+r.addressOf("http")+"/v1/check", `{"attributes": {`+attributes+`}}`)
+	var a checkResponse
 	if err := json.Unmarshal([]byte(body), &a); err != nil || status != http.StatusOK {
 		r.t.Fatalf("%d: %v\n%s", status, err, body)
 	}
 	return a
 }
 
-// counted is the answer to somebody new for whom Redis was quick enough: on a busy machine 10 ms are little.
-func (r *running) counted() answer {
+// checkStored checks new clients until Redis decides in time: on a busy machine Redis may take more than 10 ms.
+func (r *testServer) checkStored() checkResponse {
 	r.t.Helper()
-	var a answer
+	var a checkResponse
 	n := 0
-	eventually(r.t, "an answer of Redis", func() bool {
+	eventually(r.t, "a decision by Redis", func() bool {
 		n++
 		a = r.check(fmt.Sprintf(`"ip": "198.51.%d.%d"`, n/256, n%256))
 		return a.Path == "store"
@@ -155,7 +158,7 @@ func (r *running) counted() answer {
 	return a
 }
 
-// readiness is the body of /readyz, as far as tests look at it.
+// readiness is the body of /readyz, with the fields that tests use.
 type readiness struct {
 	Status string
 	Rules  struct{ Version, Problem string }
@@ -165,9 +168,9 @@ type readiness struct {
 	}
 }
 
-func (r *running) ready() (int, readiness) {
+func (r *testServer) ready() (int, readiness) {
 	r.t.Helper()
-	status, body := send(r.t, "GET", "http://"+r.at("ops")+"/readyz", "")
+	status, body := send(r.t, "GET", "http://"+r.addressOf("ops")+"/readyz", "")
 	var report readiness
 	if err := json.Unmarshal([]byte(body), &report); err != nil {
 		r.t.Fatalf("%v\n%s", err, body)
@@ -179,7 +182,7 @@ const anyPorts = "listen: {http: 127.0.0.1:0, grpc: 127.0.0.1:0, ops: 127.0.0.1:
 
 const fivePerHour = "rules: [{id: all, by: [ip], limit: 5/hour}]\n"
 
-// configure writes a config with any ports and rules beside it; more is added to it.
+// configure writes a config with free ports, and its rules next to it. more is appended to the config.
 func configure(t *testing.T, more, rules string) (dir, file string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -196,10 +199,10 @@ func writeFile(t *testing.T, file, text string) {
 	}
 }
 
-// TestMain sees that servers leave nothing behind. Whatever server its user asks usually is not for tests.
+// TestMain checks that no goroutines leak, and unsets the variables that select the developer's own server.
 func TestMain(m *testing.M) {
 	for _, name := range []string{adminclient.ServerVariable, adminclient.TokenVariable} {
-		_ = os.Unsetenv(name) // what cannot be unset is not set
+		_ = os.Unsetenv(name) // it fails only for an invalid name
 	}
 	goleak.VerifyTestMain(m)
 }
