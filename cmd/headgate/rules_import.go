@@ -67,9 +67,9 @@ func (p *program) importRules(files []string, out string) error {
 	default:
 		err = p.writeImported(imported.Files, files, out)
 	}
-	if err == nil && len(imported.Left) > 0 {
-		count := wording.Count(len(imported.Left), "setting")
-		return &exitError{1, fmt.Sprintf("%s\n\n%s not converted\n", imported.Left, count)}
+	if err == nil && len(imported.NotConverted) > 0 {
+		count := wording.Count(len(imported.NotConverted), "setting")
+		return &exitError{1, fmt.Sprintf("%s\n\n%s not converted\n", imported.NotConverted, count)}
 	}
 	return err
 }

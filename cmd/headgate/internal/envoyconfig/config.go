@@ -1,7 +1,7 @@
-// Package envoyconfig knows the config of envoyproxy/ratelimit and turns it into rule documents, with tests of them.
-// What rules cannot say it tells, each thing with its place and what to do instead.
+// Package envoyconfig converts configs of envoyproxy/ratelimit into rule documents, with tests for them. It reports each setting that
+// rules cannot express, with its position and an alternative.
 //
-// It decides nothing: package envoyrls answers Envoy, by whatever rules there are.
+// It makes no rate limit decisions: package envoyrls responds to Envoy.
 package envoyconfig
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// config is what one file says.
+// config is the content of one file.
 type config struct {
 	domain      string
 	descriptors []*descriptor
-	odd         []*node // keys that have no meaning in their place
+	ignored     []*node // keys that have no effect here
 }
 
-// descriptor is a node of the tree: requests with this key and value, or any value if it is empty, come by here.
+// descriptor is a node of the config's tree. It matches entries with this key and value; an empty value matches all values.
 type descriptor struct {
 	node       *node
 	at         string // file and line
@@ -27,9 +27,9 @@ type descriptor struct {
 	below      []*descriptor
 
 	shadow, quota, shares bool
-	metrics               []*node // the values of keys about metrics that are true
+	metrics               []*node // the values of enabled metric keys
 	metadata              *node
-	odd                   []*node // keys that have no meaning in their place, those of the limit included
+	ignored               []*node // keys that have no effect here, including those of the limit
 }
 
 type rateLimit struct {
@@ -39,7 +39,7 @@ type rateLimit struct {
 	unlimited bool
 	name      string
 	replaces  []*node // the names
-	odd       []*node
+	ignored   []*node
 }
 
 type (
@@ -48,7 +48,7 @@ type (
 	field[T any] = yamldoc.Field[*decoder, T]
 )
 
-// configFields is a function, as the other tables are, because descriptors hold descriptors.
+// configFields returns the table of fields. It is a function, like the other tables, because descriptors are recursive.
 func configFields() []field[config] {
 	return []field[config]{
 		{Key: "domain", Read: func(d *decoder, n *node, key string, c *config) { c.domain = scalar(d, n, key) }},
@@ -69,7 +69,7 @@ func descriptorFields() []field[descriptor] {
 		{Key: "value", Read: func(d *decoder, n *node, key string, x *descriptor) { x.value = scalar(d, n, key) }},
 		{Key: "rate_limit", Read: func(d *decoder, n *node, key string, x *descriptor) {
 			x.limit = readLimit(d, n, key)
-			x.odd = append(x.odd, x.limit.odd...)
+			x.ignored = append(x.ignored, x.limit.ignored...)
 		}},
 		{Key: "descriptors", Read: func(d *decoder, n *node, key string, x *descriptor) {
 			x.below = readDescriptors(d, n, key)
@@ -98,9 +98,9 @@ func limitFields() []field[rateLimit] {
 		{Key: "replaces", Read: func(d *decoder, n *node, key string, l *rateLimit) {
 			for _, item := range list(d, n, key) {
 				named := len(l.replaces)
-				l.odd = append(l.odd, fields(d, item, key, replacesFields, l)...)
+				l.ignored = append(l.ignored, fields(d, item, key, replacesFields, l)...)
 				if item.Kind == yamldoc.Mapping && len(l.replaces) == named {
-					d.Bad(item, "replaces names no limit: write the name of one")
+					d.Bad(item, "replaces: no limit named: write the name of one")
 				}
 			}
 		}},
@@ -110,13 +110,13 @@ func limitFields() []field[rateLimit] {
 var replacesFields = []field[rateLimit]{
 	{Key: "name", Read: func(d *decoder, n *node, key string, l *rateLimit) {
 		if scalar(d, n, key) == "" {
-			d.Bad(n, "replaces names no limit: write the name of one")
+			d.Bad(n, "replaces: no limit named: write the name of one")
 		}
 		l.replaces = append(l.replaces, n)
 	}},
 }
 
-// readConfig reads one file. All that is wrong with it is noted.
+// readConfig reads one file and reports all problems.
 func readConfig(d *decoder) (c config) {
 	documents, problems := yamldoc.Parse(d.Source)
 	for _, p := range problems {
@@ -125,11 +125,11 @@ func readConfig(d *decoder) (c config) {
 	switch {
 	case len(problems) > 0:
 	case len(documents) != 1:
-		d.BadAt(1, 1, "a config is one document with domain and descriptors: put each into a file of its own")
+		d.BadAt(1, 1, "a config is one document with domain and descriptors: put each document into its own file")
 	default:
-		c.odd = fields(d, documents[0], "a config", configFields(), &c)
+		c.ignored = fields(d, documents[0], "a config", configFields(), &c)
 		if c.domain == "" {
-			d.Bad(documents[0].Find([]string{"domain"}), "a config needs a domain: the one in Envoy's rate limit filter")
+			d.Bad(documents[0].Find([]string{"domain"}), "a config needs a domain: write the domain of Envoy's rate limit filter")
 		}
 	}
 	return c
@@ -139,29 +139,29 @@ func readDescriptors(d *decoder, n *node, key string) []*descriptor {
 	var all []*descriptor
 	for _, item := range list(d, n, key) {
 		x := &descriptor{node: item, at: fmt.Sprintf("%s:%d", d.Source.Name, item.Line)}
-		x.odd = append(x.odd, fields(d, item, "a descriptor", descriptorFields(), x)...)
+		x.ignored = append(x.ignored, fields(d, item, "a descriptor", descriptorFields(), x)...)
 		switch {
 		case x.key == "" && item.Kind == yamldoc.Mapping:
-			d.Bad(item.Find([]string{"key"}), "a descriptor needs a key: that of the entry that Envoy sends")
+			d.Bad(item.Find([]string{"key"}), "a descriptor needs a key: write the key of the entry that Envoy sends")
 		case x.shares && !x.wild() && !x.manyKeys():
 			d.Bad(item.Find([]string{"share_threshold"}),
-				"share_threshold is for values with a *, and this one is %q: remove it", x.value)
+				"share_threshold requires a value with *, not %q: remove it", x.value)
 		}
 		all = append(all, x)
 	}
-	checkTwice(d, all, nil)
+	checkDuplicates(d, all, nil)
 	return all
 }
 
-// checkTwice notes descriptors that are there already, among themselves or among others.
-func checkTwice(d *decoder, all, others []*descriptor) {
+// checkDuplicates reports descriptors that occur twice, in all or in all and others.
+func checkDuplicates(d *decoder, all, others []*descriptor) {
 	seen := map[[2]string]*descriptor{}
 	for _, x := range others {
 		seen[[2]string{x.key, x.value}] = x
 	}
 	for _, x := range all {
 		if other := seen[[2]string{x.key, x.value}]; other != nil && x.key != "" {
-			d.Bad(x.node, "%s is at %s, too: keep one of them", x, other.at)
+			d.Bad(x.node, "%s is a duplicate of %s: remove one of them", x, other.at)
 		}
 		seen[[2]string{x.key, x.value}] = x
 	}
@@ -169,23 +169,23 @@ func checkTwice(d *decoder, all, others []*descriptor) {
 
 func readLimit(d *decoder, n *node, key string) *rateLimit {
 	l := &rateLimit{node: n}
-	l.odd = append(l.odd, fields(d, n, key, limitFields(), l)...)
+	l.ignored = append(l.ignored, fields(d, n, key, limitFields(), l)...)
 	switch {
 	case n.Kind != yamldoc.Mapping:
 	case l.unlimited && l.unit != "":
-		d.Bad(n.Find([]string{"unlimited"}), "%s is unlimited and has a unit: keep one of them", key)
+		d.Bad(n.Find([]string{"unlimited"}), "%s: unlimited and unit exclude each other: remove one of them", key)
 	case !l.unlimited && l.unit == "":
-		d.Bad(n, "%s needs a unit (%s), or unlimited: true", key, strings.Join(unitWords, ", "))
+		d.Bad(n, "%s: needs a unit (%s) or unlimited: true", key, strings.Join(unitWords, ", "))
 	}
 	for _, name := range l.replaces {
 		if name.Text == l.name {
-			d.Bad(name, "the limit replaces itself: write the name of another")
+			d.Bad(name, "replaces: a limit cannot replace itself: write the name of another limit")
 		}
 	}
 	return l
 }
 
-// scalar reads text. A number or true is text, too, as it is written.
+// scalar reads text. It accepts numbers and booleans as the text that is written.
 func scalar(d *decoder, n *node, key string) string {
 	if n.Kind == yamldoc.Number || n.Kind == yamldoc.Boolean {
 		return n.Text
@@ -196,15 +196,15 @@ func scalar(d *decoder, n *node, key string) string {
 
 func list(d *decoder, n *node, key string) []*node {
 	if n.Kind != yamldoc.List {
-		d.Bad(n, "%s wants a list: begin each with a dash", key)
+		d.Bad(n, "%s: must be a list: begin each item with a dash", key)
 	}
 	return n.Items
 }
 
-// manyKeys reports whether the key stands for many, which is not documented.
+// manyKeys reports whether the key contains a wildcard, an undocumented feature.
 func (x *descriptor) manyKeys() bool { return strings.Contains(x.key, "*") }
 
-// String is the descriptor as one step of a path: message_type=marketing.
+// String returns the descriptor as one step of a path: message_type=marketing.
 func (x *descriptor) String() string {
 	if x.value == "" {
 		return x.key

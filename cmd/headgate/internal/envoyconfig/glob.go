@@ -7,22 +7,22 @@ import (
 	"unicode/utf8"
 )
 
-// wild reports whether the value stands for many: it has a star.
+// wild reports whether the value contains a wildcard.
 func (x *descriptor) wild() bool { return strings.Contains(x.value, "*") }
 
-// glob reports whether the value has a star that is not its end. Releases before March 2026 take that one literally.
+// glob reports whether the value has a wildcard before its end. Releases before March 2026 match that one literally.
 func (x *descriptor) glob() bool { return strings.Contains(strings.TrimSuffix(x.value, "*"), "*") }
 
-// prefix returns what all values begin with.
+// prefix returns the text before the first wildcard.
 func (x *descriptor) prefix() string {
 	prefix, _, _ := strings.Cut(x.value, "*")
 	return prefix
 }
 
-// suffix returns what all values end in.
+// suffix returns the text after the last wildcard.
 func (x *descriptor) suffix() string { return x.value[strings.LastIndex(x.value, "*")+1:] }
 
-// matches reports whether a value is one of those that x stands for. Each star is any text, also none.
+// matches reports whether the value of x matches a value. Each wildcard matches any text, including none.
 func (x *descriptor) matches(value string) bool {
 	parts := strings.Split(x.value, "*")
 	rest, ok := strings.CutPrefix(value, parts[0])
@@ -38,7 +38,8 @@ func (x *descriptor) matches(value string) bool {
 	return ok && strings.HasSuffix(rest, parts[last])
 }
 
-// condition returns what holds for the values of a glob. A regular expression is the last resort: it costs much more.
+// condition returns the condition that the values of a glob meet. It uses a regular expression only if necessary, because that is
+// much more expensive.
 func (x *descriptor) condition(attribute string) string {
 	name := fmt.Sprintf("descriptor[%q]", attribute)
 	parts := strings.Split(x.value, "*")
@@ -54,14 +55,14 @@ func (x *descriptor) condition(attribute string) string {
 		all = fmt.Sprintf("%s.startsWith(%q) && %s", name, first, all)
 	}
 	for i := range first {
-		if strings.HasPrefix(last, first[i:]) || strings.HasPrefix(first[i:], last) { // one text could be both
+		if strings.HasPrefix(last, first[i:]) || strings.HasPrefix(first[i:], last) { // prefix and suffix could overlap
 			return fmt.Sprintf("%s && size(%s) >= %d", all, name, utf8.RuneCountInString(first+last))
 		}
 	}
 	return all
 }
 
-// overlap reports whether some value may be one of both. It errs on the side of yes.
+// overlap reports whether a value may match both descriptors. It may return true if none does.
 func overlap(x, other *descriptor) bool {
 	a, b := x.prefix(), other.prefix()
 	if !strings.HasPrefix(a, b) && !strings.HasPrefix(b, a) {

@@ -11,11 +11,11 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestGolden imports what is above the first dashes and compares the rules and what is left with what is below. The
-// rules must be valid and pass the tests that come with them. The examples are those of envoyproxy/ratelimit; what is below
-// testdata/newer only its releases since March 2026 understand.
+// TestGolden imports the config above the first dashes, and compares the rules and the settings that were not converted with the text
+// below. The rules must be valid and pass the generated tests. The examples are those of envoyproxy/ratelimit; testdata/newer needs its
+// releases since March 2026.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -39,7 +39,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := Rules(imported.Files...) + "-----\n" + imported.Left.Error()
+			got := Rules(imported.Files...) + "-----\n" + imported.NotConverted.Error()
 			got = strings.TrimRight(got, "\n") + "\n"
 			if *update {
 				if err := os.WriteFile(file, []byte(config+"-----\n"+got), 0o644); err != nil {
@@ -53,7 +53,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// runTests runs the tests that come with the rules of each file.
+// runTests runs the generated tests of each file.
 func runTests(t *testing.T, imported *Imported) {
 	t.Helper()
 	dir := t.TempDir()

@@ -10,35 +10,35 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// MaxBytes is how large a file may be.
+// MaxBytes is the maximum size of a file.
 const MaxBytes = 16 << 20
 
-// maxCondition is how long the when of a rule may be.
+// maxCondition is the maximum length of a rule's when.
 const maxCondition = 2048
 
-// Imported is what became of configs.
+// Imported is the result of an import.
 type Imported struct {
-	// Files are those of the sources, in their order.
+	// Files are the converted sources, in their order.
 	Files []File
-	// Left is what rules cannot say, each with what to do instead.
-	Left yamldoc.Errors
+	// NotConverted lists the settings that rules cannot express, each with an alternative.
+	NotConverted yamldoc.Errors
 }
 
-// File is what became of one config.
+// File is one converted config.
 type File struct {
 	name  string
 	rules []rule
 	cases []testCase
 }
 
-// Import turns configs into rules. Those of the same domain are one, as with MERGE_DOMAIN_CONFIG. If something is wrong
-// with them, and the service itself would not take them either, the error is a yamldoc.Errors.
+// Import converts configs into rules. Configs of the same domain are merged, as with MERGE_DOMAIN_CONFIG. If configs are invalid, so
+// that envoyproxy/ratelimit itself would reject them, the error is a yamldoc.Errors.
 func Import(sources ...yamldoc.Source) (*Imported, error) {
 	im := importer{ids: map[string]bool{}}
 	sources = slices.Clone(sources)
 	configs := make([]config, len(sources))
 	domains := map[string][]*descriptor{}
-	var broken yamldoc.Report
+	var problems yamldoc.Report
 	for i, s := range sources {
 		checked, problem := s.Check()
 		if len(s.Data) > MaxBytes {
@@ -47,163 +47,160 @@ func Import(sources ...yamldoc.Source) (*Imported, error) {
 		}
 		sources[i] = checked
 		if problem != nil {
-			broken.Add(i, problem)
+			problems.Add(i, problem)
 			continue
 		}
-		d := &decoder{Source: checked, Number: i, Report: &broken}
+		d := &decoder{Source: checked, Number: i, Report: &problems}
 		c := readConfig(d)
-		checkTwice(d, c.descriptors, domains[c.domain])
+		checkDuplicates(d, c.descriptors, domains[c.domain])
 		configs[i] = c
 		domains[c.domain] = append(domains[c.domain], c.descriptors...)
 	}
-	if err := broken.Errors(sources); err != nil {
+	if err := problems.Errors(sources); err != nil {
 		return nil, err
 	}
-	all := &Imported{}
+	result := &Imported{}
 	for i, c := range configs {
 		im.file = &File{name: sources[i].Name}
 		im.source, im.names, im.metrics = i, map[string]bool{}, false
-		for _, key := range c.odd {
-			im.tell(key, way{domain: c.domain}, "%s", oddity(key))
+		for _, key := range c.ignored {
+			im.report(key, descriptorPath{domain: c.domain}, "%s", ignoredText(key))
 		}
-		im.level(way{domain: c.domain}, c.descriptors, domains[c.domain])
-		all.Files = append(all.Files, *im.file)
+		im.level(descriptorPath{domain: c.domain}, c.descriptors, domains[c.domain])
+		result.Files = append(result.Files, *im.file)
 	}
-	all.Left = im.left.Errors(sources)
-	return all, nil
+	result.NotConverted = im.notConverted.Errors(sources)
+	return result, nil
 }
 
-// importer makes the rules of one file after another.
+// importer converts one file after another.
 type importer struct {
-	left   yamldoc.Report
-	ids    map[string]bool
-	source int
-	file   *File
-	names  map[string]bool // of the file's tests
+	notConverted yamldoc.Report
+	ids          map[string]bool
+	source       int
+	file         *File
+	names        map[string]bool // of the file's tests
 
-	metrics bool // were told of
+	metrics bool // metrics were reported for this file
 }
 
-// way is how requests get to a descriptor.
-type way struct {
+// descriptorPath is the path from the root of the config to a descriptor.
+type descriptorPath struct {
 	domain string
 	steps  []step
 }
 
-// String is the way in words: messaging/message_type=marketing/to_number.
-func (w way) String() string {
-	parts := []string{w.domain}
-	for i := range w.steps {
-		parts = append(parts, w.steps[i].descriptor.String())
+// String returns the path as text: messaging/message_type=marketing/to_number.
+func (p descriptorPath) String() string {
+	parts := []string{p.domain}
+	for i := range p.steps {
+		parts = append(parts, p.steps[i].descriptor.String())
 	}
 	return strings.Join(parts, "/")
 }
 
-// entries are the keys as the attribute of that name has them.
-func (w way) entries() string {
-	keys := make([]string, len(w.steps))
-	for i := range w.steps {
-		keys[i] = w.steps[i].descriptor.key
+// entries returns the value of the attribute entries: the keys, separated by commas.
+func (p descriptorPath) entries() string {
+	keys := make([]string, len(p.steps))
+	for i := range p.steps {
+		keys[i] = p.steps[i].descriptor.key
 	}
 	return strings.Join(keys, ",")
 }
 
-// to is the way one step further. The problem is why there can be no rule at its end.
-func (w way) to(x *descriptor, siblings []*descriptor) (further way, problem string) {
-	s, taker := newStep(x, siblings)
-	again := 1
-	for _, earlier := range w.steps {
+// extend returns the path with one more step. If problem is not empty, it says why no rule is possible at the end of the path.
+func (p descriptorPath) extend(x *descriptor, siblings []*descriptor) (extended descriptorPath, problem string) {
+	s, covering := newStep(x, siblings)
+	occurrence := 1
+	for _, earlier := range p.steps {
 		if earlier.descriptor.key == x.key {
-			again++
+			occurrence++
 		}
 	}
-	if again > 1 {
-		s.attribute += "." + strconv.Itoa(again)
+	if occurrence > 1 {
+		s.attribute += "." + strconv.Itoa(occurrence)
 	}
-	further = way{w.domain, append(w.steps[:len(w.steps):len(w.steps)], s)}
+	extended = descriptorPath{p.domain, append(p.steps[:len(p.steps):len(p.steps)], s)}
 	switch {
-	case taker != nil:
-		return further, fmt.Sprintf("no request comes here, because %s at %s takes its values first: narrow that "+
-			"one, or remove this", taker, taker.at)
+	case covering != nil:
+		return extended, fmt.Sprintf("unreachable, because %s at %s matches all its values first: narrow that descriptor, "+
+			"or remove this one", covering, covering.at)
 	case strings.Contains(x.key, ","):
-		return further, "there is no rule for it: its key has a comma, which stands between keys in rules; call it " +
-			"otherwise, in Envoy, too"
+		return extended, "no rule created: its key contains a comma, which separates keys in rules: rename the key here and in Envoy"
 	case x.manyKeys():
-		return further, "there is no rule for it: its key has a star and stands for many, and a rule is for one; " +
-			"write a descriptor for each"
+		return extended, "no rule created: its key contains a wildcard, and a rule matches one key: write a descriptor for each key"
 	}
-	for _, earlier := range w.steps {
+	for _, earlier := range p.steps {
 		if earlier.attribute == s.attribute {
-			return further, fmt.Sprintf("there is no rule for it: two entries would both be the attribute descriptor.%s; "+
-				"call one of the keys otherwise, in Envoy, too", s.attribute)
+			return extended, fmt.Sprintf("no rule created: two entries would both become the attribute descriptor.%s: "+
+				"rename one of the keys here and in Envoy", s.attribute)
 		}
 	}
-	return further, ""
+	return extended, ""
 }
 
-// level makes the rules of some descriptors and of all below them.
-func (im *importer) level(from way, all, siblings []*descriptor) {
+// level converts descriptors and all their children.
+func (im *importer) level(from descriptorPath, all, siblings []*descriptor) {
 	for _, x := range all {
-		w, problem := from.to(x, siblings)
-		for _, key := range x.odd {
-			im.tell(key, w, "%s", oddity(key))
+		path, problem := from.extend(x, siblings)
+		for _, key := range x.ignored {
+			im.report(key, path, "%s", ignoredText(key))
 		}
 		if problem != "" {
-			im.tell(x.node, w, "%s", problem)
+			im.report(x.node, path, "%s", problem)
 			continue
 		}
-		im.descriptor(w, x)
-		im.level(w, x.below, x.below)
+		im.descriptor(path, x)
+		im.level(path, x.below, x.below)
 	}
 }
 
-func (im *importer) descriptor(w way, x *descriptor) {
-	if len(x.metrics) > 0 && !im.metrics { // there may be hundreds, and they are not what matters
-		im.tell(x.metrics[0], w, "metrics are by rule here, whatever the value, so that their number is bounded; to see a value "+
-			"apart, write a descriptor with it; this is said once for the file")
+func (im *importer) descriptor(path descriptorPath, x *descriptor) {
+	if len(x.metrics) > 0 && !im.metrics { // reported once, because there may be hundreds
+		im.report(x.metrics[0], path, "Headgate has metrics per rule, not per value, so that their number is bounded: for metrics of one "+
+			"value, write a descriptor with it; reported once per file")
 		im.metrics = true
 	}
 	if x.metadata != nil && len(x.metadata.Entries) > 0 {
-		im.tell(x.metadata, w, "metadata is not sent to Envoy: the response's dynamic metadata names the rule instead, as rule or "+
-			"would_deny; let Envoy go by that, and keep what is for people in the rule's labels")
+		im.report(x.metadata, path, "metadata is not sent to Envoy: the response's dynamic metadata names the rule instead, as rule or "+
+			"would_deny: use that in Envoy, and keep descriptions in the rule's labels")
 	}
 	if x.glob() {
-		im.tell(x.node.Find([]string{"value"}), w, "a star within a value stands for any text, as it does there since March 2026; "+
-			"releases before take it literally: to have that, match the value in the rule as it is written")
+		im.report(x.node.Find([]string{"value"}), path, "a * within a value matches any text, as in envoyproxy/ratelimit since March 2026; "+
+			"earlier releases match it literally: for that, match the literal value in the rule")
 	}
 	if x.limit == nil {
-		im.test(w, nil)
+		im.test(path, nil)
 		return
 	}
 	for _, n := range x.limit.replaces {
-		im.tell(n, w, "a rule sees one descriptor, not which others come with it, and %s is not replaced: let Envoy send "+
-			"only one of the two descriptors", n.Text)
+		im.report(n, path, "a rule sees one descriptor at a time, so %s is not replaced: let Envoy send only one of the two "+
+			"descriptors", n.Text)
 	}
 	if x.limit.unlimited {
-		im.test(w, nil)
+		im.test(path, nil)
 		return
 	}
 	if x.limit.requests > headgate.MaxCost {
-		im.tell(x.limit.node.Find([]string{"requests_per_unit"}), w, "the most that can be counted is %d, and the rule "+
-			"says that: write unlimited: true if it need not be", headgate.MaxCost)
+		im.report(x.limit.node.Find([]string{"requests_per_unit"}), path, "capped at %d, the largest limit of a rule: "+
+			"write unlimited: true if no limit is needed", headgate.MaxCost)
 	}
 	if x.quota {
-		im.tell(x.node.Find([]string{"quota_mode"}), w, "the rule is in shadow and denies nothing; that it would have is "+
-			"not in quotaModeViolations of the response's metadata, but in would_deny: look there")
+		im.report(x.node.Find([]string{"quota_mode"}), path, "the rule is in shadow mode and denies nothing: read violations from "+
+			"would_deny of the response's metadata, not from quotaModeViolations")
 	}
-	r := newRule(w, x)
-	r.id = unique(im.ids, idOf(w))
+	r := newRule(path, x)
+	r.id = unique(im.ids, idOf(path))
 	if len(r.when) > maxCondition || !r.valid() {
-		im.tell(x.node, w, "there is no rule for it: there are more values with a star beside it than a condition holds; "+
-			"use fewer")
+		im.report(x.node, path, "no rule created: it has more siblings with a wildcard than a condition can exclude: use fewer")
 		return
 	}
 	im.file.rules = append(im.file.rules, r)
-	im.test(w, &r)
+	im.test(path, &r)
 }
 
-func (im *importer) tell(n *node, w way, format string, args ...any) {
-	im.left.Add(im.source, &yamldoc.Error{
-		File: im.file.name, Line: n.Line, Column: n.Column, Problem: w.String() + ": " + fmt.Sprintf(format, args...),
+func (im *importer) report(n *node, path descriptorPath, format string, args ...any) {
+	im.notConverted.Add(im.source, &yamldoc.Error{
+		File: im.file.name, Line: n.Line, Column: n.Column, Problem: path.String() + ": " + fmt.Sprintf(format, args...),
 	})
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// limits are short for rate limits per day.
+// limits expands abbreviations of rate limits.
 var limits = strings.NewReplacer("1/day", "rate_limit: {unit: day, requests_per_unit: 1}",
 	"2/day", "rate_limit: {unit: day, requests_per_unit: 2}", "0/day", "rate_limit: {unit: day, requests_per_unit: 0}",
 	"unlimited", "rate_limit: {unlimited: true}")
 
-// TestSemantics asks about descriptors one after the other and compares which rule applies; it has an exclamation mark
-// if it denies, and a question mark if it would but for shadow.
+// TestSemantics checks descriptors one after the other and compares which rule applies. An exclamation mark means that the rule denies,
+// a question mark that it would deny but is in shadow mode.
 func TestSemantics(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct{ config, asked, want string }{
+	tests := map[string]struct{ config, descriptors, want string }{
 		"another key":           {"[{key: k, 1/day}]", "l=v", "none"},
 		"by value":              {"[{key: k, 1/day}]", "k=v k=v k=w", "k k! k"},
 		"empty values are one":  {"[{key: k, 1/day}]", "k= k=", "k k!"},
@@ -28,7 +28,7 @@ func TestSemantics(t *testing.T) {
 		"the value first":       {"[{key: k, 1/day}, {key: k, value: v, 2/day}]", "k=v k=w k=v k=v", "k.v k k.v k.v!"},
 		"no limit":              {"[{key: k, 1/day}, {key: k, value: v}]", "k=v k=w", "none k"},
 		"unlimited":             {"[{key: k, 1/day}, {key: k, value: v, unlimited}]", "k=v k=w", "none k"},
-		"never back": {
+		"no backtracking": {
 			"[{key: k, descriptors: [{key: l, 1/day}]}, {key: k, value: v, descriptors: [{key: m, 1/day}]}]",
 			"k=v,l=x k=v,m=x k=w,l=x k=w,m=x", "none k.v/m k/l none",
 		},
@@ -58,18 +58,18 @@ func TestSemantics(t *testing.T) {
 			"[{key: k, value: v*, share_threshold: true, descriptors: [{key: l, 1/day}]}]", "k=va,l=x k=vb,l=y k=vb,l=x",
 			"k.v.../l k.v.../l k.v.../l!",
 		},
-		"nothing passes":    {"[{key: k, 0/day}]", "k=v", "k!"},
-		"shadow":            {"[{key: k, shadow_mode: true, 1/day}]", "k=v k=v", "k k?"},
-		"shadow is not for": {"[{key: k, shadow_mode: true, descriptors: [{key: l, 1/day}]}]", "k=v,l=x k=v,l=x", "k/l k/l!"},
-		"quota mode":        {"[{key: k, quota_mode: true, 1/day}]", "k=v k=v", "k k?"},
+		"limit 0":                 {"[{key: k, 0/day}]", "k=v", "k!"},
+		"shadow":                  {"[{key: k, shadow_mode: true, 1/day}]", "k=v k=v", "k k?"},
+		"shadow is not inherited": {"[{key: k, shadow_mode: true, descriptors: [{key: l, 1/day}]}]", "k=v,l=x k=v,l=x", "k/l k/l!"},
+		"quota mode":              {"[{key: k, quota_mode: true, 1/day}]", "k=v k=v", "k k?"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			limiter := limiterOf(t, "domain: d\ndescriptors: "+limits.Replace(test.config))
 			var got []string
-			for asked := range strings.SplitSeq(test.asked, " ") {
-				got = append(got, ask(t, limiter, "d", asked))
+			for descriptor := range strings.SplitSeq(test.descriptors, " ") {
+				got = append(got, check(t, limiter, "d", descriptor))
 			}
 			if got := strings.Join(got, " "); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
@@ -78,8 +78,8 @@ func TestSemantics(t *testing.T) {
 	}
 }
 
-// ask says which rule applies, and whether it denies.
-func ask(t *testing.T, limiter *headgate.Limiter, domain, entries string) string {
+// check returns which rule applies, and whether it denies.
+func check(t *testing.T, limiter *headgate.Limiter, domain, entries string) string {
 	t.Helper()
 	d, err := limiter.Check(t.Context(), headgate.Request{Attributes: attributesOf(domain, entriesOf(entries))})
 	switch {
@@ -101,34 +101,34 @@ func ask(t *testing.T, limiter *headgate.Limiter, domain, entries string) string
 	return id
 }
 
-// Files of one domain are one config, and those of others have nothing to do with it.
+// TestDomains checks that files of one domain are merged, and that other domains are separate.
 func TestDomains(t *testing.T) {
 	t.Parallel()
 	limiter := limiterOf(t, limits.Replace("domain: d\ndescriptors: [{key: k, 1/day}]"),
 		limits.Replace("domain: d\ndescriptors: [{key: k, value: v, 1/day}]"),
 		limits.Replace("domain: e\ndescriptors: [{key: k, 1/day}]"))
-	for _, test := range []struct{ domain, asked, want string }{
+	for _, test := range []struct{ domain, descriptor, want string }{
 		{"d", "k=v", "k.v"}, {"d", "k=w", "k"}, {"e", "k=v", "k"}, {"f", "k=v", "none"},
 	} {
-		if got := ask(t, limiter, test.domain, test.asked); got != test.want {
-			t.Errorf("%s: %s: got %s, want %s", test.domain, test.asked, got, test.want)
+		if got := check(t, limiter, test.domain, test.descriptor); got != test.want {
+			t.Errorf("%s: %s: got %s, want %s", test.domain, test.descriptor, got, test.want)
 		}
 	}
 }
 
-// Ids stay within their bounds and differ, however long the values are.
+// TestLongValues checks that IDs of long values are unique and within the maximum length.
 func TestLongValues(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("v", 300)
 	config := "domain: d\ndescriptors: [{key: k, value: LONG1, 1/day}, {key: k, value: LONG2, 1/day}]"
 	limiter := limiterOf(t, limits.Replace(strings.ReplaceAll(config, "LONG", long)))
-	one, two := ask(t, limiter, "d", "k="+long+"1"), ask(t, limiter, "d", "k="+long+"2")
+	one, two := check(t, limiter, "d", "k="+long+"1"), check(t, limiter, "d", "k="+long+"2")
 	if one == two || one == "none" || two == "none" {
 		t.Error(one, two)
 	}
 }
 
-// What a condition can hold it does; one prefix more is told.
+// TestManyPrefixes checks the number of prefixes that a condition can hold, and that one more is reported.
 func TestManyPrefixes(t *testing.T) {
 	t.Parallel()
 	prefixes := func(n int) string {
@@ -140,15 +140,15 @@ func TestManyPrefixes(t *testing.T) {
 		return limits.Replace(b.String())
 	}
 	limiter := limiterOf(t, prefixes(54))
-	if got := ask(t, limiter, "d", "k=v53x") + ask(t, limiter, "d", "k=v54"); got != "k.v53...k" {
+	if got := check(t, limiter, "d", "k=v53x") + check(t, limiter, "d", "k=v54"); got != "k.v53...k" {
 		t.Error(got)
 	}
 	imported, err := Import(yamldoc.Source{Name: "x", Data: []byte(prefixes(55))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "x:3:5: d/k: there is no rule for it: there are more values with a star"
-	if got := imported.Left.Error(); !strings.HasPrefix(got, want) {
+	want := "x:3:5: d/k: no rule created: it has more siblings with a wildcard"
+	if got := imported.NotConverted.Error(); !strings.HasPrefix(got, want) {
 		t.Error(got)
 	}
 	runTests(t, imported)
@@ -172,7 +172,7 @@ func TestProblems(t *testing.T) {
 			limit + "unit: day, shadow_mod: true",
 			`x:2:48: unknown key "shadow_mod"; did you mean "shadow_mode"?`,
 		},
-		"no list": {"domain: d\ndescriptors: {key: k}\n", "x:2:14: descriptors wants a list"},
+		"no list": {"domain: d\ndescriptors: {key: k}\n", "x:2:14: descriptors: must be a list"},
 		"list of text": {
 			"domain: d\ndescriptors: [k]\n",
 			`x:2:15: a descriptor must be a mapping of keys to values, not "k"`,
@@ -183,10 +183,10 @@ func TestProblems(t *testing.T) {
 			limit + "unit: minuet",
 			`x:2:43: unit: must be one of second, minute, hour, day, week, month, year, not "minuet"; did you mean minute?`,
 		},
-		"no unit": {limit + "requests_per_unit: 1", "x:2:36: rate_limit needs a unit"},
+		"no unit": {limit + "requests_per_unit: 1", "x:2:36: rate_limit: needs a unit"},
 		"unlimited and unit": {
 			limit + "unlimited: true, unit: day",
-			"x:2:48: rate_limit is unlimited and has a unit",
+			"x:2:48: rate_limit: unlimited and unit exclude each other",
 		},
 		"negative": {
 			limit + "unit: day, requests_per_unit: -1",
@@ -198,17 +198,17 @@ func TestProblems(t *testing.T) {
 		},
 		"replaces itself": {
 			limit + "unit: day, name: a, replaces: [{name: a}]",
-			"x:2:75: the limit replaces itself",
+			"x:2:75: replaces: a limit cannot replace itself",
 		},
-		"replaces null":    {limit + "unit: day, replaces: [{name: null}]", "x:2:59: replaces names no limit"},
-		"replaces nothing": {limit + "unit: day, replaces: [{name: ''}]", "x:2:66: replaces names no limit"},
+		"replaces null":    {limit + "unit: day, replaces: [{name: null}]", "x:2:59: replaces: no limit named"},
+		"replaces nothing": {limit + "unit: day, replaces: [{name: ''}]", "x:2:66: replaces: no limit named"},
 		"not to be shared": {
 			"domain: d\ndescriptors: [{key: k, value: v, share_threshold: true}]\n",
-			`x:2:51: share_threshold is for values with a *, and this one is "v"`,
+			`x:2:51: share_threshold requires a value with *, not "v"`,
 		},
 		"twice": {
 			"domain: d\ndescriptors: [{key: k, value: v}, {key: k, value: v}]\n",
-			"x:2:35: k=v is at x:2, too: keep one",
+			"x:2:35: k=v is a duplicate of x:2: remove one",
 		},
 		"too large": {strings.Repeat("#", MaxBytes+1), "x:1:1: the file is larger than 16 MB"},
 	}
@@ -227,7 +227,7 @@ func TestProblems(t *testing.T) {
 	}
 	_, err := Import(yamldoc.Source{Name: "x", Data: []byte("domain: d\ndescriptors: [{key: k}]")},
 		yamldoc.Source{Name: "y", Data: []byte("domain: d\ndescriptors: [{key: k}]")})
-	if err == nil || !strings.HasPrefix(err.Error(), "y:2:15: k is at x:2, too") {
+	if err == nil || !strings.HasPrefix(err.Error(), "y:2:15: k is a duplicate of x:2") {
 		t.Error(err)
 	}
 }

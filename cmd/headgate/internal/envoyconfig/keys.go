@@ -7,16 +7,16 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// knownKeys are those of all parts of a config. The service takes each of them everywhere, and ignores it where it has
-// no meaning.
+// knownKeys returns the keys of all parts of a config. envoyproxy/ratelimit accepts each key everywhere, and ignores it where it has no
+// effect.
 func knownKeys() []string {
 	return slices.Concat(yamldoc.Keys(configFields()), yamldoc.Keys(descriptorFields()), yamldoc.Keys(limitFields()))
 }
 
-// fields reads a mapping as the service does: a key without a value is as good as absent. It returns the keys that the
-// table lacks, for the importer to name. Only a misspelt key is an error, since the service rejects it too; a key that no
-// known one resembles may be of a newer release.
-func fields[T any](d *decoder, n *node, what string, table []field[T], into *T) (odd []*node) {
+// fields reads a mapping as envoyproxy/ratelimit does: a key without a value is treated as absent. It returns the keys that are not in
+// the table, for the importer to report. Only a misspelt key is an error, because the service rejects it too; a key that resembles no
+// known key may belong to a newer release.
+func fields[T any](d *decoder, n *node, what string, table []field[T], into *T) (ignored []*node) {
 	own, known := yamldoc.Keys(table), knownKeys()
 	read := *n
 	read.Entries = nil
@@ -28,24 +28,24 @@ func fields[T any](d *decoder, n *node, what string, table []field[T], into *T) 
 				read.Entries = append(read.Entries, e)
 			}
 		case slices.Contains(known, key):
-			odd = append(odd, e.Key)
+			ignored = append(ignored, e.Key)
 		case yamldoc.Nearest(key, own) != "":
 			read.Entries = append(read.Entries, e)
 		case yamldoc.Nearest(key, known) != "":
 			d.Bad(e.Key, "unknown key %q; did you mean %q?", yamldoc.Shorten(key), yamldoc.Nearest(key, known))
 		default:
-			odd = append(odd, e.Key)
+			ignored = append(ignored, e.Key)
 		}
 	}
 	yamldoc.Fields(d, &read, what, table, into)
-	return odd
+	return ignored
 }
 
-// oddity says what becomes of a key that its place does not have.
-func oddity(key *node) string {
+// ignoredText describes the consequence of a key that is not in the table of its mapping.
+func ignoredText(key *node) string {
 	if slices.Contains(knownKeys(), key.Text) {
-		return fmt.Sprintf("%s has no effect in this place, there as here: move it to where it belongs, or remove it", key.Text)
+		return fmt.Sprintf("%s has no effect here, in envoyproxy/ratelimit and in Headgate: move it to where it belongs, or remove it", key.Text)
 	}
-	return fmt.Sprintf("unknown key %q is not carried over, and the limit may differ from what it is there: look up what it "+
-		"does in your release, and write that into the rule", yamldoc.Shorten(key.Text))
+	return fmt.Sprintf("unknown key %q not converted, the limit may behave differently: look up the key in your release of "+
+		"envoyproxy/ratelimit, and adapt the rule", yamldoc.Shorten(key.Text))
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// entry of a descriptor that is asked about.
+// entry is one entry of a descriptor to check.
 type entry struct{ key, value string }
 
-// entriesOf reads "k=v,k=".
+// entriesOf parses "k=v,k=".
 func entriesOf(text string) (all []entry) {
 	for part := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(part, "=")
@@ -25,7 +25,7 @@ func entriesOf(text string) (all []entry) {
 	return all
 }
 
-// attributesOf are those that a descriptor of Envoy's has.
+// attributesOf returns the attributes of a descriptor sent by Envoy.
 func attributesOf(domain string, entries []entry) headgate.Attributes {
 	a := headgate.Attributes{"domain": domain}
 	var keys []string
@@ -42,7 +42,7 @@ func attributesOf(domain string, entries []entry) headgate.Attributes {
 	return a
 }
 
-// limiterOf decides by the rules of configs.
+// limiterOf returns a limiter with the rules of the configs.
 func limiterOf(t *testing.T, configs ...string) *headgate.Limiter {
 	t.Helper()
 	var sources []yamldoc.Source
@@ -65,7 +65,7 @@ func limiterOf(t *testing.T, configs ...string) *headgate.Limiter {
 	return limiter
 }
 
-// place is a descriptor of a config to the model. Its limit, if it has one, is told by its number.
+// place is a descriptor in the model. Its limit, if it has one, is identified by its number.
 type place struct {
 	key, value string
 	limit      int
@@ -75,7 +75,7 @@ type place struct {
 	below      []*place
 }
 
-// like is whether a value is one of a pattern's, in which each star is any text.
+// like reports whether a pattern matches a value. Each * matches any text.
 func like(pattern, value string) bool {
 	if pattern == "" {
 		return value == ""
@@ -86,9 +86,9 @@ func like(pattern, value string) bool {
 	return value != "" && value[0] == pattern[0] && like(pattern[1:], value[1:])
 }
 
-// find is the documented way of a descriptor: at each level the place with the value, else the first with a pattern for
-// it, else the one with the key. It ends at a limit if the entries end there. The counter is made of all values, shared
-// ones by their pattern.
+// find implements the documented lookup of a descriptor: at each level it takes the place with the exact value, else the first place
+// with a matching pattern, else the place with the key alone. The limit applies if the entries end there. The counter consists of all
+// values; shared values are counted by their pattern.
 func find(level []*place, entries []entry) (limit *place, counter string) {
 	for i, e := range entries {
 		var found *place
@@ -120,8 +120,8 @@ func find(level []*place, entries []entry) (limit *place, counter string) {
 	return nil, ""
 }
 
-// TestModel compares which limit applies to random descriptors, and which of them share a counter, with what the
-// documentation of envoyproxy/ratelimit says, for random configs.
+// TestModel compares the rules of random configs with a model of the documentation of envoyproxy/ratelimit: which limit applies to
+// random descriptors, and which of them share a counter.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	const configs, descriptors = 20, 300
@@ -153,11 +153,11 @@ func TestModel(t *testing.T) {
 		}
 	}
 	if applied < configs*descriptors/10 {
-		t.Errorf("only %d limits applied: the test shows little", applied)
+		t.Errorf("only %d limits applied: too few for a meaningful test", applied)
 	}
 }
 
-// compare says how a decision differs from the model's. Counters pairs those of both, in both directions.
+// compare returns how a decision differs from the model. counters maps the counters of the model to those of the limiter, and back.
 func compare(limit *place, counter string, d *headgate.Decision, counters map[string]string) string {
 	if limit == nil || len(d.Limits) != 1 {
 		if limit == nil && len(d.Limits) == 0 && d.Allowed {
@@ -179,7 +179,7 @@ func compare(limit *place, counter string, d *headgate.Decision, counters map[st
 	return ""
 }
 
-// maker makes random configs.
+// maker generates random configs.
 type maker struct {
 	random *rand.Rand
 	limits int

@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// plain is what YAML takes for text without quotes, also between brackets.
+// plain matches text that needs no quotes in YAML, inside brackets as well.
 var plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
 
-// words are what YAML, old or new, takes for something else than text.
-var words = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+// reserved are the words that YAML 1.1 or 1.2 does not read as text.
+var reserved = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
-// quoted is text in YAML.
-func quoted(s string) string {
-	if plain.MatchString(s) && !slices.Contains(words, strings.ToLower(s)) {
+// quoteYAML returns text as a YAML scalar.
+func quoteYAML(s string) string {
+	if plain.MatchString(s) && !slices.Contains(reserved, strings.ToLower(s)) {
 		return s
 	}
 	return strconv.Quote(s)
 }
 
-func quotedList(all []string) string {
+func quoteYAMLList(all []string) string {
 	items := make([]string, len(all))
 	for i, s := range all {
-		items[i] = quoted(s)
+		items[i] = quoteYAML(s)
 	}
 	return "[" + strings.Join(items, ", ") + "]"
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/headgate/headgate/ruledoc"
 )
 
-// rule is a rule as it is written.
+// rule is a rule to be written.
 type rule struct {
 	id, name string
-	way      way
+	path     descriptorPath
 	by       []string
 	when     string
 	requests int64
@@ -24,12 +24,12 @@ type rule struct {
 	shadow   bool
 }
 
-func newRule(w way, x *descriptor) rule {
-	r := rule{way: w, name: x.limit.name, unit: x.limit.unit, shadow: x.shadow || x.quota}
+func newRule(path descriptorPath, x *descriptor) rule {
+	r := rule{path: path, name: x.limit.name, unit: x.limit.unit, shadow: x.shadow || x.quota}
 	r.requests = min(x.limit.requests, headgate.MaxCost)
 	var when []string
-	for i := range w.steps {
-		s := &w.steps[i]
+	for i := range path.steps {
+		s := &path.steps[i]
 		if s.counted() {
 			r.by = append(r.by, "descriptor."+s.attribute)
 		}
@@ -39,7 +39,7 @@ func newRule(w way, x *descriptor) rule {
 	return r
 }
 
-// valid reports whether rules can hold the condition, whose cost is bounded.
+// valid reports whether the condition is within the cost limit of rules.
 func (r *rule) valid() bool {
 	if r.when == "" {
 		return true
@@ -53,11 +53,11 @@ func (r *rule) valid() bool {
 
 func (r *rule) window() time.Duration { return windows[r.unit] }
 
-// longest is how long an id may be, with room for a number behind it.
-const longest = 120
+// maxIDLength is the maximum length of an ID without the suffix of unique.
+const maxIDLength = 120
 
-// idOf makes an id of a way: messaging/message_type.marketing/to_number. A star becomes dots.
-func idOf(w way) string {
+// idOf returns the ID of a path's rule: messaging/message_type.marketing/to_number. A wildcard becomes three dots.
+func idOf(path descriptorPath) string {
 	id := strings.Map(func(r rune) rune {
 		switch {
 		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune("-_./", r):
@@ -66,16 +66,16 @@ func idOf(w way) string {
 			return '.'
 		}
 		return '-'
-	}, strings.ReplaceAll(w.String(), "*", "..."))
-	if len(id) > longest {
-		sum := sha256.Sum256([]byte(w.String()))
+	}, strings.ReplaceAll(path.String(), "*", "..."))
+	if len(id) > maxIDLength {
+		sum := sha256.Sum256([]byte(path.String()))
 		tail := "-" + hex.EncodeToString(sum[:4])
-		id = id[:longest-len(tail)] + tail
+		id = id[:maxIDLength-len(tail)] + tail
 	}
 	return id
 }
 
-// unique is the name, with a number behind it if it is in use.
+// unique returns the name, with a number appended if it is in use.
 func unique(used map[string]bool, name string) string {
 	free := name
 	for i := 2; used[free]; i++ {
@@ -85,7 +85,7 @@ func unique(used map[string]bool, name string) string {
 	return free
 }
 
-// Rules are the rules of files as one document in YAML.
+// Rules returns the rules of the files as one YAML document.
 func Rules(files ...File) string {
 	var b strings.Builder
 	names := make([]string, len(files))
@@ -111,30 +111,30 @@ func Rules(files ...File) string {
 
 func (r *rule) write(b *strings.Builder) {
 	line := func(indent int, key, value string) { fmt.Fprintf(b, "%*s%s: %s\n", indent, "", key, value) }
-	line(2, "- id", quoted(r.id))
+	line(2, "- id", quoteYAML(r.id))
 	if r.name != "" {
-		line(4, "labels", "{name: "+quoted(r.name)+"}")
+		line(4, "labels", "{name: "+quoteYAML(r.name)+"}")
 	}
 	b.WriteString("    match:\n")
-	line(6, "domain", quoted(r.way.domain))
-	line(6, "entries", quoted(r.way.entries()))
-	for i := range r.way.steps {
-		s := &r.way.steps[i]
+	line(6, "domain", quoteYAML(r.path.domain))
+	line(6, "entries", quoteYAML(r.path.entries()))
+	for i := range r.path.steps {
+		s := &r.path.steps[i]
 		if p := s.pattern(); p != "" {
-			line(6, quoted("descriptor."+s.attribute), p)
+			line(6, quoteYAML("descriptor."+s.attribute), p)
 		}
 	}
 	if r.when != "" {
 		line(4, "when", "'"+strings.ReplaceAll(r.when, "'", "''")+"'")
 	}
 	if r.requests == 0 {
-		// No limit is 0, but a rule may insist on an attribute.
-		line(4, "by", "[header.none] # which no descriptor has: all are denied")
+		// A limit cannot be 0, but a rule can require an attribute that no request has.
+		line(4, "by", "[header.none] # no descriptor has it: all requests are denied")
 		line(4, "on_missing", "deny")
 		line(4, "limit", "1/second")
 	} else {
-		line(4, "by", quotedList(r.by))
-		line(4, "limit", fmt.Sprintf("{rate: %d/%s, align: clock}%s", r.requests, r.per(), r.remark()))
+		line(4, "by", quoteYAMLList(r.by))
+		line(4, "limit", fmt.Sprintf("{rate: %d/%s, align: clock}%s", r.requests, r.per(), r.comment()))
 		line(4, "algorithm", "fixed_window")
 	}
 	if r.shadow {
@@ -143,7 +143,7 @@ func (r *rule) write(b *strings.Builder) {
 	line(4, "expose", strconv.FormatBool(r.requests > 0))
 }
 
-// per is the unit in a rate, where a month and a year are days.
+// per returns the unit of the rate. Months and years are written in days.
 func (r *rule) per() string {
 	if days := int(r.window() / day); days > 7 {
 		return strconv.Itoa(days) + "d"
@@ -151,12 +151,12 @@ func (r *rule) per() string {
 	return r.unit
 }
 
-func (r *rule) remark() string {
+func (r *rule) comment() string {
 	switch r.unit {
 	case "week":
-		return " # from Thursday to Wednesday, as there"
+		return " # Thursday to Wednesday, as in envoyproxy/ratelimit"
 	case "month":
-		return fmt.Sprintf(" # 30 days, as there; of the calendar: {quota: %d, calendar: month}", r.requests)
+		return fmt.Sprintf(" # 30 days, as in envoyproxy/ratelimit; for calendar months: {quota: %d, calendar: month}", r.requests)
 	}
 	return ""
 }

@@ -8,20 +8,18 @@ import (
 	"strings"
 )
 
-// step is one entry on the way of a request to a descriptor: its attribute, and the values that come this way.
+// step is one entry of a descriptorPath: its attribute, and the values that reach the descriptor.
 type step struct {
 	descriptor *descriptor
 	attribute  string // without the "descriptor." of rules
-	// A value comes this way unless it is one of not, begins with one of notPrefix or is one of notGlob's: it then goes by a
-	// sibling.
+	// Values in not, with a prefix in notPrefix or matched by notGlob are excluded, because a sibling matches them first.
 	not, notPrefix []string
 	notGlob        []*descriptor
 }
 
-// newStep is how requests get to x. Of its siblings the one with the value itself comes first, then those with a
-// star in their order, then the one with the key alone. If a sibling takes all that x could get, that one is
-// returned, too.
-func newStep(x *descriptor, siblings []*descriptor) (s step, taker *descriptor) {
+// newStep returns the step to x. Siblings take precedence in this order: the sibling with the exact value, siblings with a wildcard in
+// config order, the sibling with the key alone. If a sibling matches all values of x, it is returned as covering.
+func newStep(x *descriptor, siblings []*descriptor) (s step, covering *descriptor) {
 	s = step{descriptor: x, attribute: x.key}
 	if x.value != "" && !x.wild() {
 		return s, nil
@@ -50,7 +48,7 @@ func newStep(x *descriptor, siblings []*descriptor) (s step, taker *descriptor) 
 	return s, nil
 }
 
-// shorten leaves out what begins with one of notPrefix in any case.
+// shorten removes exclusions that notPrefix already covers.
 func (s *step) shorten() {
 	s.not = slices.DeleteFunc(s.not, func(value string) bool { return hasPrefixOf(s.notPrefix, value) })
 	s.notGlob = slices.DeleteFunc(s.notGlob, func(x *descriptor) bool { return hasPrefixOf(s.notPrefix, x.prefix()) })
@@ -60,23 +58,23 @@ func (s *step) shorten() {
 	})
 }
 
-// fixed is whether all requests have the same value here.
+// fixed reports whether the step matches a single value.
 func (s *step) fixed() bool { return s.descriptor.value != "" && !s.descriptor.wild() }
 
-// counted is whether each value has a counter of its own.
+// counted reports whether each value has its own counter.
 func (s *step) counted() bool { return !s.fixed() && !s.descriptor.shares }
 
-// pattern is the step in the match of a rule, or "" if every value will do.
+// pattern returns the pattern for the match of a rule, or "" if it matches every value.
 func (s *step) pattern() string {
 	var parts []string
 	if s.fixed() {
-		return quoted(s.descriptor.value)
+		return quoteYAML(s.descriptor.value)
 	}
 	if prefix := s.descriptor.prefix(); prefix != "" {
-		parts = append(parts, "prefix: "+quoted(prefix))
+		parts = append(parts, "prefix: "+quoteYAML(prefix))
 	}
 	if len(s.not) > 0 {
-		parts = append(parts, "not: "+quotedList(s.not))
+		parts = append(parts, "not: "+quoteYAMLList(s.not))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -84,7 +82,7 @@ func (s *step) pattern() string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// conditions are what a match cannot say.
+// conditions returns the conditions that a match cannot express.
 func (s *step) conditions() []string {
 	var all []string
 	if s.descriptor.glob() {
@@ -99,7 +97,7 @@ func (s *step) conditions() []string {
 	return all
 }
 
-// sample is a value that comes this way, another one for each k. It is false if none is found.
+// sample returns the kth value that the step matches. It returns false if it finds none.
 func (s *step) sample(k int) (string, bool) {
 	if s.fixed() {
 		return s.descriptor.value, true

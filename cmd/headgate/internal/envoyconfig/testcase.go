@@ -9,35 +9,35 @@ import (
 
 // testCase is a test of one descriptor.
 type testCase struct {
-	name     string
-	rule     *rule  // nil if none applies
-	request  string // that gets to the descriptor
-	other    string // the same with another value, if there may be one
-	together bool   // they share a counter
+	name    string
+	rule    *rule  // nil if no rule applies
+	request string // a request that reaches the descriptor
+	other   string // the same with another value; "" if there is none
+	shared  bool   // request and other share a counter
 }
 
-// test adds a test of the descriptor at the end of the way, if there are values for it.
-func (im *importer) test(w way, r *rule) {
+// test adds a test of the descriptor at the end of the path, unless no value reaches it.
+func (im *importer) test(path descriptorPath, r *rule) {
 	c := testCase{rule: r}
-	values := make([]string, len(w.steps))
-	last := -1 // that may have another value
-	for i := range w.steps {
-		value, ok := w.steps[i].sample(0)
+	values := make([]string, len(path.steps))
+	last := -1 // the last step that matches several values
+	for i := range path.steps {
+		value, ok := path.steps[i].sample(0)
 		if !ok {
 			return
 		}
-		if values[i] = value; !w.steps[i].fixed() {
+		if values[i] = value; !path.steps[i].fixed() {
 			last = i
 		}
 	}
-	c.request = w.request(values)
+	c.request = path.request(values)
 	if last >= 0 {
-		if value, ok := w.steps[last].sample(1); ok {
+		if value, ok := path.steps[last].sample(1); ok {
 			values[last] = value
-			c.other, c.together = w.request(values), !w.steps[last].counted()
+			c.other, c.shared = path.request(values), !path.steps[last].counted()
 		}
 	}
-	c.name = w.String() + " has no limit"
+	c.name = path.String() + " has no limit"
 	if r != nil {
 		c.name = fmt.Sprintf("%s has %d/%s", r.id, r.requests, r.unit)
 	}
@@ -45,23 +45,23 @@ func (im *importer) test(w way, r *rule) {
 	im.file.cases = append(im.file.cases, c)
 }
 
-// request is one that comes this way with these values.
-func (w way) request(values []string) string {
-	parts := []string{"domain: " + quoted(w.domain), "entries: " + quoted(w.entries())}
-	for i := range w.steps {
-		parts = append(parts, quoted("descriptor."+w.steps[i].attribute)+": "+quoted(values[i]))
+// request returns a request with these values along the path.
+func (p descriptorPath) request(values []string) string {
+	parts := []string{"domain: " + quoteYAML(p.domain), "entries: " + quoteYAML(p.entries())}
+	for i := range p.steps {
+		parts = append(parts, quoteYAML("descriptor."+p.steps[i].attribute)+": "+quoteYAML(values[i]))
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// Tests are tests of the file's rules, which stand in rulesFile, in YAML. They are empty if there is nothing to test.
+// Tests returns tests of the file's rules, which are in rulesFile, as YAML. It returns "" if there is nothing to test.
 func (f *File) Tests(rulesFile string) string {
 	if len(f.cases) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# What %s means to envoyproxy/ratelimit.\n", filepath.Base(f.name))
-	fmt.Fprintf(&b, "rules: [%s]\n\ntests:\n", quoted(filepath.Base(rulesFile)))
+	fmt.Fprintf(&b, "# The behaviour of %s in envoyproxy/ratelimit.\n", filepath.Base(f.name))
+	fmt.Fprintf(&b, "rules: [%s]\n\ntests:\n", quoteYAML(filepath.Base(rulesFile)))
 	for i := range f.cases {
 		if i > 0 {
 			b.WriteByte('\n')
@@ -71,11 +71,11 @@ func (f *File) Tests(rulesFile string) string {
 	return b.String()
 }
 
-// start is when tests begin.
+// start is the time at which tests begin.
 var start = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 func (c *testCase) write(b *strings.Builder) {
-	fmt.Fprintf(b, "  - name: %s\n    requests:\n", quoted(c.name))
+	fmt.Fprintf(b, "  - name: %s\n    requests:\n", quoteYAML(c.name))
 	step := func(request, before, expect string) {
 		fmt.Fprintf(b, "      - request: %s\n%s        expect: {%s}\n", request, before, expect)
 	}
@@ -84,7 +84,7 @@ func (c *testCase) write(b *strings.Builder) {
 		step(c.request, "", "allowed: true, rules: []")
 		return
 	}
-	id := quoted(r.id)
+	id := quoteYAML(r.id)
 	rest := int64((r.window() - time.Duration(start.UnixNano())%r.window()) / time.Second)
 	fits, over := "allowed: true", fmt.Sprintf("allowed: false, rule: %s, retry_after: %ds", id, rest)
 	switch {
@@ -102,7 +102,7 @@ func (c *testCase) write(b *strings.Builder) {
 	step(c.request, "", over)
 	switch {
 	case c.other == "":
-	case c.together:
+	case c.shared:
 		step(c.other, "", over)
 	default:
 		step(c.other, "", fits)

@@ -2,7 +2,7 @@ package envoyconfig
 
 import "time"
 
-// The units of time. They begin on the clock, counted since 1970, and each is of one length: a month is 30 days.
+// The units of time. Windows are aligned to the Unix epoch and have a fixed length: a month is 30 days.
 var (
 	unitWords = []string{"second", "minute", "hour", "day", "week", "month", "year"}
 	windows   = map[string]time.Duration{
