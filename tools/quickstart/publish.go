@@ -15,7 +15,7 @@ import (
 
 const module = "github.com/headgate/headgate"
 
-// publish writes the tree as a module proxy has it: see "Module proxy protocol" of the Go documentation.
+// publish writes the tree in the layout of a module proxy. See "GOPROXY protocol" in the Go modules reference.
 func publish(ctx context.Context, proxy, version string) error {
 	dir := filepath.Join(proxy, filepath.FromSlash(module), "@v")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -40,20 +40,20 @@ func publish(ctx context.Context, proxy, version string) error {
 	return errors.Join(pack(ctx, zip.NewWriter(out), version), out.Close())
 }
 
-// forget removes what the go command keeps of a version, and nobody will ask for again.
-func forget(ctx context.Context, version string) {
+// removeFromCache removes a version, which is not used again, from the module cache.
+func removeFromCache(ctx context.Context, version string) {
 	cache, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE").Output()
 	if err != nil {
 		return
 	}
 	root := strings.TrimSpace(string(cache))
-	kept, _ := filepath.Glob(filepath.Join(root, "cache", "download", filepath.FromSlash(module), "@v", version+".*"))
-	for _, path := range append(kept, filepath.Join(root, filepath.FromSlash(module)+"@"+version)) {
+	cached, _ := filepath.Glob(filepath.Join(root, "cache", "download", filepath.FromSlash(module), "@v", version+".*"))
+	for _, path := range append(cached, filepath.Join(root, filepath.FromSlash(module)+"@"+version)) {
 		_ = os.RemoveAll(path)
 	}
 }
 
-// pack writes all files that belong to the module: those of the tree that are not ignored, without other modules.
+// pack writes the files of the module: all files of the tree that git does not ignore, without nested modules.
 func pack(ctx context.Context, w *zip.Writer, version string) error {
 	list, err := exec.CommandContext(ctx, "git", "ls-files", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
