@@ -28,8 +28,8 @@ func newGrant(p *program) *cobra.Command {
 	return newCredit(p, &cobra.Command{
 		Use:   "grant RULE SUBJECT UNITS --server ADDRESS",
 		Short: "Give used units back to a subject",
-		Long: `Give units that a subject has used under a rule back to it, at most as many as it has used, and show the new usage. To
-raise a limit, use headgate override.
+		Long: `Give back units that a subject has used under a rule, at most as many as it has used, and show the new usage. To raise a
+limit, use headgate override.
 
 SUBJECT is the attributes that the rule counts by: tenant=acme, or tenant=acme,user=ann. For a rule with one counter for
 all clients, write all.`,

@@ -38,8 +38,8 @@ func newOverrideSet(p *program) *cobra.Command {
 	cmd := p.serverCommand(&cobra.Command{
 		Use:   "set RULE SUBJECT LIMIT --server ADDRESS",
 		Short: "Override the limit of a subject",
-		Long: `Override the limit of a rule for a subject. An existing override of the subject is replaced. Its usage does not change. The
-limits before and after the change are shown.
+		Long: `Override the limit of a rule for a subject. An existing override is replaced. The subject's usage does not change. The limits
+before and after the change are shown.
 
 SUBJECT is the attributes that the rule counts by: tenant=acme, or tenant=acme,user=ann. An api_key is hashed locally and
 never sent. Write a comma within a value as \, .

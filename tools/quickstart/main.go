@@ -109,7 +109,7 @@ func read(readme string) ([]way, error) {
 	return ways, nil
 }
 
-// newUserEnv returns the environment of a user who has Go, and for whom this tree is the published module.
+// newUserEnv returns the environment of a user with Go installed, in which this tree is the published module.
 func newUserEnv(ctx context.Context, dir, version string) ([]string, error) {
 	proxy, bin := filepath.Join(dir, "published"), filepath.Join(dir, "bin")
 	if err := publish(ctx, proxy, version); err != nil {
