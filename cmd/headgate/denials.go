@@ -72,8 +72,8 @@ Exit codes:
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.rule, "rule", "", "show only denials by this `RULE`")
-	flags.DurationVar(&o.since, "since", adminapi.UsualSince, "`DURATION` to look back, such as 90s or 2h")
-	flags.IntVar(&o.count, "count", adminapi.UsualDenials, "show at most the `N` newest entries")
+	flags.DurationVar(&o.since, "since", adminapi.DefaultSince, "`DURATION` to look back, such as 90s or 2h")
+	flags.IntVar(&o.count, "count", adminapi.DefaultDenials, "show at most the `N` newest entries")
 	return cmd
 }
 
@@ -82,8 +82,8 @@ func (o *denialsOptions) query(r *denialsReport, args []string) (url.Values, err
 	switch {
 	case o.since < time.Second:
 		return nil, fmt.Errorf("--since %s: must be at least 1s, such as 90s or 2h", o.since)
-	case o.count < 1 || o.count > adminapi.MostDenials:
-		return nil, fmt.Errorf("--count %d: must be 1 to %d", o.count, adminapi.MostDenials)
+	case o.count < 1 || o.count > adminapi.MaxDenials:
+		return nil, fmt.Errorf("--count %d: must be 1 to %d", o.count, adminapi.MaxDenials)
 	}
 	q := url.Values{"since": {strconv.Itoa(int(o.since.Seconds()))}, "limit": {strconv.Itoa(o.count)}}
 	if o.rule != "" {

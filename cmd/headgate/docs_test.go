@@ -214,7 +214,7 @@ func TestDocsRun(t *testing.T) {
 	for _, block := range blocks(read("service.md"), "sh") {
 		for _, command := range typedCommands(block) {
 			command = strings.ReplaceAll("headgate "+command, "http://127.0.0.1:8083", "http://"+r.addressOf("admin"))
-			if out, code := sh.run("echo hgt_any > token; " + command); code != 0 || !strings.HasPrefix(out, "passes: ") {
+			if out, code := sh.run("echo hgt_any > token; " + command); code != 0 || !strings.HasPrefix(out, "allowed: ") {
 				t.Errorf("%s: exit %d: %s", command, code, out)
 			}
 		}

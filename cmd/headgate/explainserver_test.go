@@ -118,7 +118,7 @@ func TestExplainServerMatchesLocal(t *testing.T) {
 		headgate.Attributes{"method": "POST", "path": "/mail", "user": "ann", "user_agent": "legacy/1"})
 	handler, token := adminServer(t, store, adminapi.Options{Redis: address, Key: store.Key})
 	server := newHTTPServer(t, handler)
-	varies := regexp.MustCompile(`room for \d+|\d+ of [\d,]+|in \d+ s|\d+ s\b|[\d.]+m?s\b|at 20\S+`)
+	varies := regexp.MustCompile(`\d+ free in the queue|\d+ of [\d,]+|in \d+ s|\d+ s\b|[\d.]+m?s\b|at 20\S+`)
 	same := func(text string) string { return strings.Join(strings.Fields(varies.ReplaceAllString(text, " ")), " ") }
 	for _, request := range []string{
 		"POST /api/v1//login ip=192.0.2.1",
@@ -189,31 +189,31 @@ func TestExplainServerErrors(t *testing.T) {
 	closed := httptest.NewServer(handler)
 	closed.Close()
 	const (
-		stranger = "SERVER: not headgate's admin API: write the address of listen.admin in the server's " +
+		notHeadgate = "SERVER: not headgate's admin API: write the address of listen.admin in the server's " +
 			"config, by default http://127.0.0.1:8083"
-		noAddress = "--server or VARIABLE: invalid URL: write http://127.0.0.1:8083 or https://host:8083"
-		away      = "SERVER: connection refused: check that headgate serve runs there and that this is listen.admin in its config"
-		none      = "SERVER: token required: give --token-file FILE or set HEADGATE_TOKEN; headgate token create NAME makes a token"
-		unknown   = "SERVER: unknown token in TOKENFILE: add its line to the server's " +
+		noAddress   = "--server or VARIABLE: invalid URL: write http://127.0.0.1:8083 or https://host:8083"
+		unreachable = "SERVER: connection refused: check that headgate serve runs there and that this is listen.admin in its config"
+		none        = "SERVER: token required: give --token-file FILE or set HEADGATE_TOKEN; headgate token create NAME makes a token"
+		unknown     = "SERVER: unknown token in TOKENFILE: add its line to the server's " +
 			"admin.tokens_file; headgate token create NAME makes a token and its line"
 		inClear = "SERVER: would send the token unencrypted to another machine: write https://192.0.2.1:8083"
 		problem = "application/problem+json"
 	)
 	for _, c := range []struct{ server, token, want string }{
-		{closed.URL, token, away},
+		{closed.URL, token, unreachable},
 		{ours, "", none},
 		{ours, secretFile(t, "hgt_wrong"), unknown},
-		{ours + "/x", token, stranger},
-		{responds(200, "text/html", "<html>"), token, stranger},
-		{responds(200, "application/json", "{}"), token, stranger},
-		{responds(500, "text/plain", "oh"), token, stranger},
-		{responds(307, "text/plain", ""), token, stranger},
-		{responds(404, problem, `{"detail": "no"}`), token, stranger},
-		{responds(401, "text/plain", ""), token, stranger},
+		{ours + "/x", token, notHeadgate},
+		{responds(200, "text/html", "<html>"), token, notHeadgate},
+		{responds(200, "application/json", "{}"), token, notHeadgate},
+		{responds(500, "text/plain", "oh"), token, notHeadgate},
+		{responds(307, "text/plain", ""), token, notHeadgate},
+		{responds(404, problem, `{"detail": "no"}`), token, notHeadgate},
+		{responds(401, "text/plain", ""), token, notHeadgate},
 		{responds(429, problem, `{"detail": "too many wrong tokens"}`), token, "SERVER: too many wrong tokens"},
 		{
 			responds(200, "application/json", `{"version": 2}`), token,
-			"SERVER is newer than this headgate, and answers in version 2: take a newer headgate",
+			"SERVER: report version 2 is newer than this headgate: install a newer headgate",
 		},
 		{strings.Replace(ours, "http:", "https:", 1), token, "SERVER: the server does not use TLS: write " + ours},
 		{"http://192.0.2.1:8083", token, inClear},
@@ -247,7 +247,7 @@ func TestExplainServerTimeout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	err = run(ctx, []string{"explain", "--server", silent.Addr().String()}, io.Discard)
-	want := fmt.Sprintf("headgate: http://%s did not answer within 5s: ", silent.Addr())
+	want := fmt.Sprintf("headgate: http://%s: no response within 5s: ", silent.Addr())
 	if code, text := exitStatus(err); code != 2 || !strings.HasPrefix(text, want) {
 		t.Errorf("%d %s", code, text)
 	}

@@ -14,12 +14,12 @@ func TestMetricNames(t *testing.T) {
 	t.Parallel()
 	_, file := configure(t, "", fivePerHour)
 	r := serve(t, "--dev", "--config", file)
-	response, err := http.Get("http://" + r.at("http") + "/v1/authorize") // so that there are decisions
+	response, err := http.Get("http://" + r.addressOf("http") + "/v1/authorize") // so that there are decisions
 	if err != nil {
 		t.Fatal(err)
 	}
 	response.Body.Close()
-	response, err = http.Get("http://" + r.at("ops") + "/metrics")
+	response, err = http.Get("http://" + r.addressOf("ops") + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

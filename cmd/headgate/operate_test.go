@@ -113,7 +113,7 @@ added rule login
 		!strings.HasSuffix(got.out, "\napplied as version 1; check the rollout with headgate nodes\n") {
 		t.Errorf("replied yes: %+v", got)
 	}
-	o.do(0, "nothing changes from version 1 (2 rules, version XXXXXXXXXXXX) to rules.yaml (2 rules, version XXXXXXXXXXXX)\n",
+	o.do(0, "no changes from version 1 (2 rules, version XXXXXXXXXXXX) to rules.yaml (2 rules, version XXXXXXXXXXXX)\n",
 		"rules", "apply", rules)
 
 	more := o.file("more.yaml", "mode: shadow\nrules: [{id: search, by: [tenant], limit: 200/minute}]\n"+
@@ -126,7 +126,7 @@ added rule login
 	o.do(0, "mode: shadow\n\nrules:\n - id: search\n by: [tenant]\n limit: 200/minute\n", "rules", "export")
 	o.do(0, operatedRulesShort(), "rules", "export", "--version", "1")
 	o.do(0, "out.yaml: 1 rule of version 2\n", "rules", "export", "-o", filepath.Join(o.dir, "out.yaml"))
-	o.do(0, "nothing changes from version 2 (1 rule, version XXXXXXXXXXXX) to out.yaml (1 rule, version XXXXXXXXXXXX)\n",
+	o.do(0, "no changes from version 2 (1 rule, version XXXXXXXXXXXX) to out.yaml (1 rule, version XXXXXXXXXXXX)\n",
 		"rules", "apply", "--prune", filepath.Join(o.dir, "out.yaml"))
 
 	o.do(1, `from version 2 (1 rule, version XXXXXXXXXXXX)
@@ -142,7 +142,7 @@ nothing was applied
 	if !back.Applied || back.To != 3 || len(back.Changes.Entries) != 3 {
 		t.Errorf("%+v", back)
 	}
-	o.do(0, "nothing changes from version 3 (2 rules, version XXXXXXXXXXXX) to version 1 (2 rules, version XXXXXXXXXXXX)\n",
+	o.do(0, "no changes from version 3 (2 rules, version XXXXXXXXXXXX) to version 1 (2 rules, version XXXXXXXXXXXX)\n",
 		"rules", "rollback", "1")
 	o.do(0, `VERSION TIME AUTHOR RULES CHANGED MODE COMMENT
 3 TIME ann 2 enforce too much
@@ -151,7 +151,7 @@ nothing was applied
 `, "rules", "history")
 	o.do(0, "TIME VERSION AUTHOR CHANGE\nTIME 3 ann rule update\nTIME 2 ann rule update\nTIME 1 ann rule insert\n",
 		"rules", "history", "--rule", "search")
-	o.do(2, "headgate: SERVER: version 9: there is none: headgate rules history shows what there is\n", "rules", "rollback", "9")
+	o.do(2, "headgate: SERVER: version 9: not found: headgate rules history lists what exists\n", "rules", "rollback", "9")
 	eventually(t, "the node runs the rules", func() bool { return start(t, append([]string{"nodes"}, o.args...)...).code == 0 })
 	n := operateJSON[nodesReport](o, 0, "nodes")
 	if n.RulesVersion != 3 || len(n.Nodes) != 1 || n.Nodes[0].Version != 3 {
@@ -207,11 +207,11 @@ func TestOperateExceptions(t *testing.T) {
 			t.Errorf("%s: %+v", filter, r)
 		}
 	}
-	o.do(2, "headgate: SERVER: rejected: the subject needs tenant: rule \"search\" counts by tenant\n",
+	o.do(2, "headgate: SERVER: rejected: subject: missing tenant: rule \"search\" counts by tenant\n",
 		"override", "set", "search", "user=ann", "5/minute")
-	o.do(2, "headgate: SERVER: denied: rule \"login\" has no limit \"\" for this to replace: use --limit-name; headgate rules "+
+	o.do(2, "headgate: SERVER: rejected: rule \"login\" has no limit \"\" to override: use --limit-name; headgate rules "+
 		"export shows the names\n", "override", "set", "login", "tenant=acme,user=ann", "5/minute")
-	o.do(2, "override 1 removed\nheadgate: SERVER: override 9: there is none: headgate override list shows what there is; "+
+	o.do(2, "override 1 removed\nheadgate: SERVER: override 9: not found: headgate override list lists what exists; "+
 		"the IDs before it were removed\n", "override", "rm", "1", "9", "2")
 
 	o.do(0, "exemption 1: user=ann exempt from search; expires: TIME\n", "exempt", "add", "search", "--user", "ann",
@@ -239,7 +239,7 @@ func TestOperateExceptions(t *testing.T) {
 	o.do(0, "ID NAME ROLE TENANT CREATED BY EXPIRES\n1 bob viewer all ann TIME\n", "token", "list")
 	o.do(0, "token 1 removed\n", "token", "rm", "1")
 	o.do(0, "ID NAME ROLE TENANT CREATED BY EXPIRES\n1 bob viewer all ann revoked TIME\n", "token", "list")
-	if got := start(t, args...); got.code != 2 || !strings.Contains(got.errors, "does not know the token") {
+	if got := start(t, args...); got.code != 2 || !strings.Contains(got.errors, "unknown token") {
 		t.Errorf("a revoked token: %+v", got)
 	}
 }
@@ -307,7 +307,7 @@ func TestOperateCounters(t *testing.T) {
 		"usage", "tenant=globex,user=ann")
 	o.do(0, "RULE REMAINING PER RESET NOTES\nall 10,000 of 10,000 hour TIME \n", "reset", "all", "all")
 	o.do(2, "headgate: no rule counts by exactly user: find the rules of a request with headgate explain\n", "usage", "user=ann")
-	o.do(2, "headgate: SERVER: the subject needs tenant: rule \"search\" counts by tenant\n", "reset", "search", "user=ann")
+	o.do(2, "headgate: SERVER: subject: missing tenant: rule \"search\" counts by tenant\n", "reset", "search", "user=ann")
 	o.do(2, "headgate: SERVER: rule \"serch\": not in force on this server: headgate rules export lists what exists\n",
 		"grant", "serch", "tenant=acme", "1")
 	o.do(0, "RULE REMAINING PER RESET NOTES\n", "usage") // no rule counts by exactly user

@@ -72,7 +72,7 @@ the rule has several limits, select one with --limit-name; the others do not cha
 		if err == nil {
 			r.Override, err = c.SetOverride(ctx, &o)
 		}
-		if denied, ok := errors.AsType[*adminclient.DenialError](err); ok {
+		if denied, ok := errors.AsType[*adminclient.StatusError](err); ok {
 			denied.Detail = overrideIndex.ReplaceAllString(denied.Detail, "") // only one override was sent
 			if o.LimitName == "" && strings.Contains(denied.Detail, `has no limit ""`) {
 				denied.Detail += ": use --limit-name; headgate rules export shows the names"

@@ -152,7 +152,7 @@ var overrideIndex = regexp.MustCompile(`^override (\d+): `)
 
 func (i *overrideImport) send(ctx context.Context) error {
 	changed, err := i.server.SetOverrides(ctx, i.batch)
-	if denied, ok := errors.AsType[*adminclient.DenialError](err); ok {
+	if denied, ok := errors.AsType[*adminclient.StatusError](err); ok {
 		if match := overrideIndex.FindStringSubmatch(denied.Detail); match != nil {
 			if n, _ := strconv.Atoi(match[1]); n < len(i.lines) {
 				return fmt.Errorf("%s:%d: %s", i.file.name, i.lines[n], denied.Detail[len(match[0]):])

@@ -50,9 +50,9 @@ func TestOverrideImport(t *testing.T) {
 	}
 	lines[1] = "search,tenant=t0,77/minute,,"
 	bad := o.file("bad.csv", strings.Join(lines, "\n"))
-	o.do(1, `bad.csv:3: the subject needs tenant: rule "search" counts by tenant
+	o.do(1, `bad.csv:3: subject: missing tenant: rule "search" counts by tenant
 bad.csv:4: rule "serch" not found: list the rules with headgate rules export
-bad.csv:10004: limit: there is no unit "minut"; did you mean 5/minute?
+bad.csv:10004: limit: unknown unit "minut"; did you mean 5/minute?
 bad.csv:10005: rule "login" has no limit "": set limit_name to one of day, peak
 nothing was sent
 `, "override", "import", bad)

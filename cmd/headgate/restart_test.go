@@ -109,7 +109,7 @@ func (n *node) stop(t *testing.T) {
 	n.signal(t, syscall.SIGTERM)
 	<-n.done
 	line, ok := n.log.find(func(l logLine) bool { return l.Msg == "stopped" })
-	if elapsed := time.Since(began); n.err != nil || !ok || line.Cut || elapsed > 3*time.Second { // one second is reserved for load balancers to notice
+	if elapsed := time.Since(began); n.err != nil || !ok || line.TimedOut || elapsed > 3*time.Second { // one second is reserved for load balancers to notice
 		t.Errorf("%s stopped after %v with %v\n%s", n.address, elapsed, n.err, n.log.String())
 	}
 }

@@ -63,7 +63,7 @@ func (p *program) applyPlan(
 		}
 	}
 	done, err := apply()
-	if adminclient.DeniedWith(err, http.StatusConflict) {
+	if adminclient.HasStatus(err, http.StatusConflict) {
 		err = fmt.Errorf("%w\nthe rules were published by another user in the meantime, nothing was applied: run the command again and "+
 			"review the new plan", err)
 	}

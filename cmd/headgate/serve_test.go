@@ -34,7 +34,7 @@ func TestServeWithoutRedis(t *testing.T) {
 	if a := r.check(`"ip": "192.0.2.1"`); !a.Allowed || a.Path != "local" {
 		t.Errorf("without Redis: %+v", a)
 	}
-	r.waitForLog("Redis does not answer")
+	r.waitForLog("redis unavailable")
 	status, health := r.ready()
 	if status != http.StatusOK || health.Status != "degraded" || health.Redis.Status != "unavailable" ||
 		health.Redis.Address != "redis://"+redis.Addr() || health.Rules.Version == "" {
@@ -85,7 +85,7 @@ func TestServeReloads(t *testing.T) {
 		return second.Version != first.Version
 	})
 	writeFile(t, rules, "rules: nonsense")
-	r.waitForLog(`"event":"denied"`)
+	r.waitForLog(`"event":"rejected"`)
 	status, health := r.ready()
 	if a := r.checkStored(); a.Version != second.Version || a.Remaining != 8 {
 		t.Errorf("invalid rules: %+v", a)
@@ -103,7 +103,7 @@ func TestServeReloads(t *testing.T) {
 	if a := again.check(`"ip": "192.0.2.3"`); a.Version != second.Version {
 		t.Errorf("from last_good_file: %+v", a)
 	}
-	again.waitForLog("started_from_kept")
+	again.waitForLog("started_from_last_good")
 }
 
 // TestServeConfig checks that the config's mode caps the rules, and that its settings of headers and refunds apply.
@@ -151,7 +151,7 @@ func TestServeMetrics(t *testing.T) {
 		t.Errorf("over gRPC: %v, %v", d, err)
 	}
 	if err := testutil.ScrapeAndCompare("http://"+r.addressOf("ops")+"/metrics", strings.NewReader(`
-# HELP headgate_decisions_total Answers, by what was asked, what was said, who decided, and the request's tier.
+# HELP headgate_decisions_total Decisions, by call, result, path and tier of the request.
 # TYPE headgate_decisions_total counter
 headgate_decisions_total{call="check",path="store",result="allowed",tier=""} 1
 headgate_decisions_total{call="check",path="store",result="denied",tier=""} 1
@@ -249,7 +249,7 @@ func TestServeDrainsOnStop(t *testing.T) {
 		t.Error(res.Status)
 	}
 	<-r.done
-	if line, ok := r.log.find(func(l logLine) bool { return l.Msg == "stopped" }); !ok || line.Cut || line.Took == "" {
+	if line, ok := r.log.find(func(l logLine) bool { return l.Msg == "stopped" }); !ok || line.TimedOut || line.Duration == "" {
 		t.Errorf("%+v\n%s", line, r.log.String())
 	}
 	// The node has deregistered, so that the others do not reserve a share for it.

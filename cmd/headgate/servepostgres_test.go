@@ -62,7 +62,7 @@ last_good_file: %s
 	publish(2)
 	eventually(t, "the new limit", func() bool { return strings.Contains(check(r), `"allowed":true`) })
 	postgres.Kill()
-	r.waitForLog("stays in use, whatever PostgreSQL at")
+	r.waitForLog("not applied: version")
 	r.stop()
 	<-r.done
 	again := serve(t, "--config", config)

@@ -66,7 +66,7 @@ func TestServeRejectsInvalidSetup(t *testing.T) {
 			"port taken", 2, "", "headgate: listen.http: " + port + " is in use by another program: stop it, or write another port\n",
 			[]string{"--config", write(onPort, fivePerHour)},
 		},
-		{"port taken, dev", 2, "", "listen.http: " + port + " is taken", []string{"--dev", "--config", write(onPort, fivePerHour)}},
+		{"port taken, dev", 2, "", "listen.http: " + port + " is in use", []string{"--dev", "--config", write(onPort, fivePerHour)}},
 		{
 			"bad rules", 1, "1 problem in 1 file\n", "no rules to start with: correct the files; with last_good_file set",
 			[]string{"--config", write(anyPorts+"rules: rules.yaml\n", "rules: 7\n")},

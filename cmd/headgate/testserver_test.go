@@ -23,12 +23,12 @@ import (
 const patience = 20 * time.Second
 
 // redisConnected is the log message of a server whose Redis responds.
-const redisConnected = "Redis answers"
+const redisConnected = "redis connected"
 
 // logLine is a line of the log, with the fields that tests use.
 type logLine struct {
-	Level, Msg, Listener, Address, Event, Version, Took, Error string
-	Cut                                                        bool
+	Level, Msg, Listener, Address, Event, Version, Duration, Error string
+	TimedOut                                                       bool `json:"timed_out"`
 }
 
 // serverLog is the output of a server, in which tests wait for messages.

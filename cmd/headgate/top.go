@@ -22,7 +22,7 @@ import (
 
 // coverageText returns how many nodes responded.
 func coverageText(c *adminapi.Coverage) string {
-	return fmt.Sprintf("%d of %s responded", c.Answered, wording.Count(c.Nodes, "node"))
+	return fmt.Sprintf("%d of %s responded", c.Replied, wording.Count(c.Nodes, "node"))
 }
 
 // missingText describes the missing data. It is "" if all nodes responded.
@@ -89,9 +89,9 @@ Exit codes:
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.rule, "rule", "", "show only this `RULE`")
-	flags.DurationVar(&o.window, "window", adminapi.UsualWindow, "`DURATION` to look back, 1m to 10m")
+	flags.DurationVar(&o.window, "window", adminapi.DefaultWindow, "`DURATION` to look back, 1m to 10m")
 	flags.StringVar(&o.order, "sort", byDenied, "sort `ORDER`: denied, rule or subject for denied subjects; near for subjects near a limit")
-	flags.IntVar(&o.count, "count", offenders.UsualRows, "show at most `N` subjects")
+	flags.IntVar(&o.count, "count", offenders.DefaultRows, "show at most `N` subjects")
 	flags.BoolVar(&o.once, "once", false, "print once, even on a terminal")
 	return cmd
 }
@@ -102,8 +102,8 @@ func (o *topOptions) check() error {
 		return fmt.Errorf("--sort %s: must be denied, near, rule or subject", o.order)
 	case o.window < time.Minute || o.window > offenders.KeptMinutes*time.Minute || o.window%time.Minute != 0:
 		return fmt.Errorf("--window %s: must be whole minutes, 1m to %dm", o.window, offenders.KeptMinutes)
-	case o.count < 1 || o.count > offenders.MostRows:
-		return fmt.Errorf("--count %d: must be 1 to %d", o.count, offenders.MostRows)
+	case o.count < 1 || o.count > offenders.MaxRows:
+		return fmt.Errorf("--count %d: must be 1 to %d", o.count, offenders.MaxRows)
 	}
 	return nil
 }

@@ -152,9 +152,9 @@ func TestTopLive(t *testing.T) {
 	n := calls.Load()
 	unavailable.Store(true)
 	p.press(" ")
-	p.shows("not as headgate's admin API", fmt.Sprintf("%d,000", n))
+	p.shows("not headgate's admin API", fmt.Sprintf("%d,000", n))
 	unavailable.Store(false)
-	eventually(t, "recovery", func() bool { return !strings.Contains(p.page(), "not as headgate's") })
+	eventually(t, "recovery", func() bool { return !strings.Contains(p.page(), "not headgate's") })
 	p.press("q")
 	if err := ended(); err != nil {
 		t.Error(err)

@@ -88,7 +88,7 @@ func subjectUsage(ctx context.Context, c *adminclient.Client, text, rule string)
 	}
 	for _, name := range rules {
 		u, err := c.Usage(ctx, name, subject)
-		var denied *adminclient.DenialError
+		var denied *adminclient.StatusError
 		switch tolerated := errors.As(err, &denied) && rule == ""; {
 		case tolerated && denied.Status == http.StatusNotFound: // the server does not run the rule yet
 		case tolerated && denied.Status == http.StatusServiceUnavailable:
@@ -105,7 +105,7 @@ func subjectUsage(ctx context.Context, c *adminclient.Client, text, rule string)
 // rulesCountingBy returns the IDs of the rules that count by exactly the attributes of a subject.
 func rulesCountingBy(ctx context.Context, c *adminclient.Client, subject headgate.Attributes) ([]string, error) {
 	all, err := c.Rules(ctx, true)
-	if adminclient.DeniedWith(err, http.StatusNotImplemented) {
+	if adminclient.HasStatus(err, http.StatusNotImplemented) {
 		return nil, fmt.Errorf("%s loads its rules from files: use --rule RULE", c.Server)
 	}
 	if err != nil {
