@@ -1,5 +1,5 @@
 # Plain make and bash. Variables are set here and on make's command line, never by the environment: a stray PKG in
-# somebody's shell must not narrow what "make check" checks.
+# a developer's shell must not narrow what "make check" checks.
 
 SHELL = /bin/bash
 

@@ -195,7 +195,7 @@ func testNotTrusted(w *world, g gateway) {
 	newClient(w.t, address, "127.0.0.4").expectAllowed("GET", "/", "pages-by-ip", 10, 6)
 	for _, warning := range []string{
 		`"msg":"header of an untrusted peer ignored; if the peer is a proxy, add it to the trusted proxies","peer":"127.0.0.1"`,
-		`"msg":"forward-auth was not told which request it is asked about`,
+		`"msg":"forward-auth request without the original URI`,
 	} {
 		if n := strings.Count(w.headgate.Output(), warning); n != 1 {
 			w.t.Errorf("Headgate warned %d times, want 1: %s", n, warning)
