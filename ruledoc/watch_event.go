@@ -89,8 +89,8 @@ func (e Event) sourceString() string {
 func logEvent(e Event) {
 	switch e.Kind {
 	case Applied, Recovered:
-		slog.Info(e.String())
+		slog.Info("rules loaded", "event", e.Kind.String(), "detail", e.String())
 	default:
-		slog.Error(e.String())
+		slog.Error("rules not loaded", "event", e.Kind.String(), "detail", e.String())
 	}
 }

@@ -18,9 +18,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer redis.Close()
 	store := storewrap.New(redis, storewrap.Options{Log: slog.New(slog.DiscardHandler)})
-	defer store.Close()
 
 	limiter, err := headgate.New(store, headgate.Rule{ID: "by-user", By: []string{"user"}, Limit: headgate.PerHour(2)})
 	if err != nil {
@@ -30,6 +28,8 @@ func Example() {
 		decision, _ := limiter.Check(context.Background(), headgate.Request{Attributes: headgate.Attributes{"user": "ann"}})
 		fmt.Println(decision.Allowed, decision.Path)
 	}
+	store.Close()
+	redis.Close()
 	// Output:
 	// true local
 	// true local

@@ -57,7 +57,7 @@ func (l *Limiter) Allow(key string) (suppressed int64, ok bool) {
 // Log logs an event if it may be logged now.
 func (l *Limiter) Log(ctx context.Context, log *slog.Logger, level slog.Level, key, message string, args ...any) {
 	if _, ok := l.Allow(key); ok {
-		log.Log(ctx, level, message, args...)
+		log.Log(ctx, level, message, args...) //nolint:sloglint // callers pass a constant
 	}
 }
 

@@ -129,7 +129,7 @@ func tooMany(what string, wait time.Duration) *problem {
 // warn logs a message about a peer, at most every 10 seconds.
 func (g *Guard) warn(ctx context.Context, message, peer string, args ...any) {
 	if _, ok := g.logged.Allow(message + " " + peer); ok {
-		g.log.WarnContext(ctx, message, append(args, "peer", peer)...)
+		g.log.WarnContext(ctx, message, append(args, "peer", peer)...) //nolint:sloglint // callers pass a constant
 	}
 }
 

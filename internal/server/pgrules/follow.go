@@ -295,7 +295,7 @@ func (f *Follower) read(ctx context.Context, tx pgx.Tx) error {
 		return nil
 	case f.at.Seq == 0 || then != f.at.Mark || f.at.Seq < state.Purged || f.lastGood.needsSnapshot():
 		if f.at.Seq > 0 && then != f.at.Mark {
-			f.o.Log.WarnContext(ctx, "PostgreSQL has a different history than this node; reading everything again", "address", f.db.address,
+			f.o.Log.WarnContext(ctx, "history of PostgreSQL differs from this node's; reading everything again", "address", f.db.address,
 				"version", to.Version, "change", to.Seq)
 		}
 		return f.readAll(ctx, tx, to)
