@@ -72,9 +72,9 @@ func TestInvalidExceptionsAreRejected(t *testing.T) {
 	w := newWorld(t, rule(nil))
 	e := w.Exceptions()
 	for name, err := range map[string]error{
-		"override: rule: required":                                                         e.Set(headgate.Override{Limit: headgate.PerDay(1)}),
-		`override of rule "r": limit: required`:                                            e.Set(headgate.Override{Rule: "r"}),
-		`override of rule "r": limit: count -1`:                                            e.Set(headgate.Override{Rule: "r", Limit: headgate.PerDay(-1)}),
+		"override: rule: required":              e.Set(headgate.Override{Limit: headgate.PerDay(1)}),
+		`override of rule "r": limit: required`: e.Set(headgate.Override{Rule: "r"}),
+		`override of rule "r": limit: count -1`: e.Set(headgate.Override{Rule: "r", Limit: headgate.PerDay(-1)}),
 		`exemption: attribute "tenant": must be one of api_key, user, service_account, ip`: e.Exempt(headgate.Exemption{Attribute: "tenant", Value: "x"}),
 		`exemption by user: value: required`:                                               e.Exempt(headgate.Exemption{Attribute: "user"}),
 		`exemption by ip: value "office": not a network: write 10.0.0.0/8`:                 e.Exempt(headgate.Exemption{Attribute: "ip", Value: "office"}),
