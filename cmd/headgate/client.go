@@ -25,6 +25,8 @@ func serverFlags(cmd *cobra.Command, o *adminclient.Options) {
 		adminclient.ServerVariable+")")
 	flags.StringVar(&o.TokenFile, "token-file", "", "`FILE` with the admin API token (default: the token in $"+adminclient.TokenVariable+")")
 	flags.StringVar(&o.CAFile, "ca-file", "", "`FILE` with the CA certificate of the server (default: the system's CAs)")
+	flags.StringVar(&o.CertFile, "cert-file", "", "`FILE` with a client certificate, if the server requires one")
+	flags.StringVar(&o.KeyFile, "key-file", "", "`FILE` with the key of --cert-file")
 }
 
 // serverFromEnv reads the server from the environment if --server is absent. An empty --server disables the variable.

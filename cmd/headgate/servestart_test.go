@@ -197,6 +197,14 @@ admin: {tokens_file: tokens}
 		what := fmt.Sprintf("%d from %s", c.want, c.path)
 		eventually(t, what, func() bool { return post(c.listener, c.path, c.token) == c.want }) // Redis may respond late
 	}
+	writeFile(t, in("token"), token)
+	explain := []string{"explain", "--server", "https://" + r.addressOf("admin"), "--token-file", in("token"), "--ca-file", in("cert"), "ip=192.0.2.1"}
+	if o := start(t, append(explain, "--cert-file", in("cert"), "--key-file", in("key"))...); o.code != 0 {
+		t.Errorf("a command with a certificate: exit %d: %s%s", o.code, o.out, o.errors)
+	}
+	if o := start(t, append(explain, "--cert-file", in("cert"), "--key-file", in("token"))...); !strings.Contains(o.errors, "--key-file") {
+		t.Errorf("a command with a key that does not fit: exit %d: %s%s", o.code, o.out, o.errors)
+	}
 	conn, err := grpc.NewClient(r.addressOf("grpc"), grpc.WithTransportCredentials(credentials.NewTLS(transport.TLSClientConfig.Clone())))
 	if err != nil {
 		t.Fatal(err)
@@ -208,6 +216,9 @@ admin: {tokens_file: tokens}
 	})
 	if status, health := r.ready(); status != http.StatusOK || health.Status != "ok" {
 		t.Errorf("%d: %+v", status, health)
+	}
+	if o := start(t, explain...); o.code != 2 {
+		t.Errorf("a command without a certificate: exit %d: %s%s", o.code, o.out, o.errors)
 	}
 }
 

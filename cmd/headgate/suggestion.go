@@ -12,11 +12,12 @@ import (
 // that select the server. It contains the path of the token file, never a token.
 func suggestCommand(c *adminclient.Client, words ...string) string {
 	all := []string{"headgate", words[0], "--server", c.Server}
-	if c.TokenFile != "" {
-		all = append(all, "--token-file", c.TokenFile)
-	}
-	if c.CAFile != "" {
-		all = append(all, "--ca-file", c.CAFile)
+	for _, flag := range [][2]string{
+		{"--token-file", c.TokenFile}, {"--ca-file", c.CAFile}, {"--cert-file", c.CertFile}, {"--key-file", c.KeyFile},
+	} {
+		if flag[1] != "" {
+			all = append(all, flag[0], flag[1])
+		}
 	}
 	all = append(all, words[1:]...)
 	for i, word := range all {

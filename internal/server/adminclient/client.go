@@ -46,6 +46,8 @@ type Options struct {
 	TokenFile, Token string
 	// CAFile has the CA certificates that signed the server's certificate, in PEM. If it is empty, the machine's CAs are used.
 	CAFile string
+	// CertFile and KeyFile are the client certificate and its key, in PEM, for a server with listen.tls.client_ca_file.
+	CertFile, KeyFile string
 	// Timeout applies to each call.
 	Timeout time.Duration
 }
@@ -91,6 +93,13 @@ func New(o Options) (*Client, error) {
 		if !secure.RootCAs.AppendCertsFromPEM(authorities) {
 			return nil, fmt.Errorf("%s: no PEM certificate found", o.CAFile)
 		}
+	}
+	if o.CertFile != "" || o.KeyFile != "" {
+		own, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--cert-file %q and --key-file %q: %w", o.CertFile, o.KeyFile, err)
+		}
+		secure.Certificates = []tls.Certificate{own}
 	}
 	return &Client{o, address, &http.Client{
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure},
