@@ -117,7 +117,7 @@ var ruleKeys = newObject(
 		func(r *parsedRule) *bool { return &r.Strict }),
 	boolField("critical", "if the store is overloaded, requests of this rule are among the last to be decided without it",
 		func(r *parsedRule) *bool { return &r.Critical }),
-	optionalBoolField("expose", "whether headers show the limit to clients; a limit that denies a request is always shown, as `(hidden)`",
+	optionalBoolField("expose", "whether headers show the limit to clients; a limit that is not exposed is still shown when it denies a request, under the name `(hidden)`",
 		headgate.ExposeAlways, headgate.ExposeNever, func(r *parsedRule) *headgate.Expose { return &r.Expose }).
 		withDefault("`true`; `false` in shadow mode and with `by: []`"),
 	boolField("meter", "record the daily usage of each subject, [for billing](control-plane.md#usage-for-billing)",
