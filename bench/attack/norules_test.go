@@ -101,7 +101,7 @@ func wantLogged(t *testing.T, node *fleet.Node, times int, words string) {
 
 const (
 	noRulesLogged = "there are no rules: every request is allowed"
-	rulesLogged   = "there are rules now"
+	rulesLogged   = "rules available: requests are limited"
 	oneRule       = "rules: [{id: api, by: [ip], limit: 10/minute}]\n"
 )
 

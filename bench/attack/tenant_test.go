@@ -243,7 +243,7 @@ func TestTenantMakesDecisionsSlow(t *testing.T) {
 				t.Errorf("%s.matches(%q): accepted, and takes %s", attribute, expression, time.Since(start))
 				continue
 			}
-			wantWords(t, text, id, "estimated cost", "budget is 150000", "use startsWith")
+			wantWords(t, text, id, "estimated cost", "must be at most 150000", "use startsWith")
 		}
 	}
 	// Rules that are accepted one by one exceed the quota together.

@@ -35,7 +35,7 @@ func TestExemptions(t *testing.T) {
 		t.Errorf("%s", got.Body)
 	}
 	for body, want := range map[string]string{
-		`{"subjectType": "api_key", "subjectValue": "sha256:cut"}`:                            "not the whole hash of a key",
+		`{"subjectType": "api_key", "subjectValue": "sha256:cut"}`:                            "incomplete hash",
 		`{"subjectType": "user", "apiKey": "secret"}`:                                         "apiKey: requires",
 		`{"subjectType": "planet", "subjectValue": "x"}`:                                      "or service_account",
 		`{"subjectType": "ip_cidr", "subjectValue": "x"}`:                                     "invalid network",
@@ -83,7 +83,7 @@ func TestOverrides(t *testing.T) {
 	w.call(t, viewer, "GET /overrides?subject=ann", "").wantProblem(400, "NAME=VALUE")
 	for body, want := range map[string]string{
 		`{"rule": "a", "subject": {"user": "x"}, "limit": "lots"}`:                                     `"lots"`,
-		`{"rule": "a", "subject": {"ip": "x"}, "limit": "5/s"}`:                                        "the subject needs user",
+		`{"rule": "a", "subject": {"ip": "x"}, "limit": "5/s"}`:                                        "subject: missing user",
 		`{"overrides": [{"rule": "a", "subject": {"user": "x"}, "limit": "5/s"}, {"rule": "a"}]}`:      "override 1: ",
 		`{"rule": "a", "subject": {"user": "x"}, "limit": "5/s", "expiresAt": "2020-01-01T00:00:00Z"}`: "in the past",
 	} {

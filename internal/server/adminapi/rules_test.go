@@ -197,8 +197,8 @@ func TestTenantQuotas(t *testing.T) {
 	heavy := fmt.Sprintf(`{"id": "r0", "by": ["tenant"], "limits": {%s}, "meter": true}`, strings.Join(limits, ","))
 	w.call(t, acme, "PUT /rules/r0", heavy, "If-Match", "*").wantProblem(422, "weight 256", "at most 64", "split the rule")
 	slow := `{"id": "r0", "by": ["tenant"], "limit": "9/s", "when": "path.matches(\"(?:a?){40}b$\")"}`
-	w.call(t, acme, "PUT /rules/r0", slow, "If-Match", "*").wantProblem(422, "estimated cost is 680960 steps", "budget is 150000", "use startsWith")
-	w.call(t, editor, "POST /rules", strings.Replace(slow, "r0", "ours", 1)).wantProblem(422, "budget is 150000")
+	w.call(t, acme, "PUT /rules/r0", slow, "If-Match", "*").wantProblem(422, "estimated cost is 680960 steps", "must be at most 150000", "use startsWith")
+	w.call(t, editor, "POST /rules", strings.Replace(slow, "r0", "ours", 1)).wantProblem(422, "must be at most 150000")
 	for i, status := range []int{201, 201, 422} {
 		body := fmt.Sprintf(`{"subjectType": "user", "subjectValue": "u%d"}`, i)
 		w.call(t, acme, "POST /rules/r0/exemptions", body).want(status)

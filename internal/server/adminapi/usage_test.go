@@ -52,8 +52,8 @@ func TestUsage(t *testing.T) {
 		has("limited=false", "limit=")
 	for query, want := range map[string]string{
 		"": "send subjectType=", "?subjectType=user&subjectId=ann": "send subjectType=",
-		"?subjectType=user&subjectId=ann&ruleId=many":                     "the subject needs tenant",
-		"?subjectType=user&subjectId=ann&ruleId=many&tenant=acme&ip=1::2": "ip too many",
+		"?subjectType=user&subjectId=ann&ruleId=many":                     "subject: missing tenant",
+		"?subjectType=user&subjectId=ann&ruleId=many&tenant=acme&ip=1::2": "unexpected ip",
 	} {
 		w.call(t, viewer, "GET /usage"+query, "").wantProblem(400, want)
 	}
@@ -208,7 +208,7 @@ func TestCredits(t *testing.T) {
 		`rows/grant {"subject": {"user": "ann"}, "units": 51}`:     "must be 1 to 50",
 		`quota/grant {"subject": {"tenant": "x"}}`:                 "must be 1 to",
 		`quota/reset {"subject": {"tenant": "x"}, "units": 1}`:     "units: not allowed for a reset",
-		`quota/grant {"subject": {"user": "ann"}, "units": 1}`:     "the subject needs tenant",
+		`quota/grant {"subject": {"user": "ann"}, "units": 1}`:     "subject: missing tenant",
 	} {
 		path, body, _ := strings.Cut(what, " ")
 		w.call(t, editor, "POST /rules/"+path, body).wantProblem(422, want)

@@ -214,11 +214,11 @@ func TestOverrides(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(o *pgrules.Override){
-		"not found":                func(o *pgrules.Override) { o.Rule = "b" },
-		`no limit ""`:              func(o *pgrules.Override) { o.LimitName = "" },
-		"the subject needs tenant": func(o *pgrules.Override) { o.Subject = headgate.Attributes{"user": "ann"} },
-		"the subject has ip":       func(o *pgrules.Override) { o.Subject = headgate.Attributes{"user": "ann", "tenant": "acme", "ip": "1"} },
-		`"lots"`:                   func(o *pgrules.Override) { o.Limit = "lots" },
+		"not found":               func(o *pgrules.Override) { o.Rule = "b" },
+		`no limit ""`:             func(o *pgrules.Override) { o.LimitName = "" },
+		"subject: missing tenant": func(o *pgrules.Override) { o.Subject = headgate.Attributes{"user": "ann"} },
+		"subject: unexpected ip":  func(o *pgrules.Override) { o.Subject = headgate.Attributes{"user": "ann", "tenant": "acme", "ip": "1"} },
+		`"lots"`:                  func(o *pgrules.Override) { o.Limit = "lots" },
 	} {
 		o := good
 		change(&o)
