@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ const (
 type compiledRule struct {
 	Rule
 	conditions []condition
+	costs      []compiledCost
 	by         int // index into the set's subjectBy
 	limits     []compiledLimit
 	maxCaller  Limit  // the rule's limit with the numbers of MaxCallerLimit
@@ -63,7 +65,8 @@ func (s *RuleSet) compile(r *compiledRule, rule Rule) []problem {
 	problems = append(problems, r.compileLimits()...)
 	r.compileMaxCallerLimit(bad("max_caller_limit"))
 	rule.checkCost(bad("cost"))
-	r.checkFits(bad("cost"))
+	problems = append(problems, s.compileCosts(r)...)
+	r.checkFits(bad)
 	if w := r.weight(); w > MaxWeight {
 		bad("limits")("weight %d: must be at most %d, which a store decides in one step (%s): split the rule", w, MaxWeight, weights)
 	}
@@ -73,13 +76,41 @@ func (s *RuleSet) compile(r *compiledRule, rule Rule) []problem {
 	return problems
 }
 
-func (s *RuleSet) compileMatch(r *compiledRule) []problem {
-	patterns, problems := r.Match.conditions()
+// compileConditions compiles the conditions of a match.
+func (s *RuleSet) compileConditions(m *Match) ([]condition, []problem) {
+	patterns, problems := m.conditions()
+	var conditions []condition
 	for _, name := range slices.Sorted(maps.Keys(patterns)) {
-		c, wrong := newCondition(name, s.slots.of(name), patterns[name], r.Match.IgnoreCase)
-		r.conditions = append(r.conditions, c)
+		c, wrong := newCondition(name, s.slots.of(name), patterns[name], m.IgnoreCase)
+		conditions = append(conditions, c)
 		problems = append(problems, wrong...)
 	}
+	return conditions, problems
+}
+
+// compileCosts compiles the cost table.
+func (s *RuleSet) compileCosts(r *compiledRule) []problem {
+	var problems []problem
+	for i := range r.Costs {
+		e, where := &r.Costs[i], []string{"costs", strconv.Itoa(i)}
+		conditions, wrong := s.compileConditions(&e.Match)
+		for _, p := range wrong {
+			problems = append(problems, problem{slices.Concat(where, p.path), p.text})
+		}
+		if len(conditions) == 0 {
+			problems = append(problems, problem{where, "match: required: write the cost of all other requests as cost"})
+		}
+		if e.Cost < 1 || e.Cost > MaxCost {
+			problems = append(problems, problem{slices.Concat(where, []string{"cost"}), fmt.Sprintf("%d: must be 1 to %d", e.Cost, MaxCost)})
+		}
+		r.costs = append(r.costs, compiledCost{conditions, e.Cost})
+	}
+	return problems
+}
+
+func (s *RuleSet) compileMatch(r *compiledRule) []problem {
+	conditions, problems := s.compileConditions(&r.Match)
+	r.conditions = conditions
 	if r.When.Holds == nil && (r.When.Text != "" || r.When.Attributes != nil) {
 		problems = append(problems, problem{[]string{"when"}, "Holds: required"})
 	}
@@ -226,14 +257,38 @@ func limitPath(name string) []string {
 	return []string{"limits", name}
 }
 
-// checkFits rejects a default cost that no limit could ever grant.
-func (r *compiledRule) checkFits(bad func(string, ...any)) {
-	for i := range r.limits {
-		l := &r.limits[i]
-		for _, limit := range append(slices.Collect(maps.Values(l.tiers)), l.limit) {
-			if capacity := limit.capacity(); capacity > 0 && r.Cost.Default > capacity && limit.Algorithm != LeakyBucket {
-				bad("%d: must be at most %d, the capacity of %s: otherwise every request is denied", r.Cost.Default, capacity, limit)
+// checkFits rejects costs that no limit could ever grant.
+func (r *compiledRule) checkFits(bad func(...string) func(string, ...any)) {
+	fits := func(cost int64, path ...string) {
+		for i := range r.limits {
+			l := &r.limits[i]
+			for _, limit := range append(slices.Collect(maps.Values(l.tiers)), l.limit) {
+				if capacity := limit.capacity(); capacity > 0 && cost > capacity && limit.Algorithm != LeakyBucket {
+					bad(path...)("%d: must be at most %d, the capacity of %s: otherwise every request is denied", cost, capacity, limit)
+					return
+				}
+			}
+		}
+	}
+	fits(r.Cost.Default, "cost")
+	for i := range r.Costs {
+		fits(r.Costs[i].Cost, "costs", strconv.Itoa(i), "cost")
+	}
+}
+
+// allConditions yields the conditions of the rule and of its cost table.
+func (r *compiledRule) allConditions() iter.Seq[*condition] {
+	return func(yield func(*condition) bool) {
+		for i := range r.conditions {
+			if !yield(&r.conditions[i]) {
 				return
+			}
+		}
+		for i := range r.costs {
+			for j := range r.costs[i].conditions {
+				if !yield(&r.costs[i].conditions[j]) {
+					return
+				}
 			}
 		}
 	}

@@ -5,14 +5,40 @@ import (
 	"strconv"
 )
 
-// Cost is how many units a request takes: Default, or the number in the attribute From.
+// Cost is how many units a request takes: Default, unless the caller's number replaces it.
 type Cost struct {
-	// From is an attribute with a whole number. A request without it, or whose value is not a whole number, costs Default.
+	// From is an attribute with a whole number that replaces the cost. A request without it, or whose value is not a whole number,
+	// costs what Rule.Costs and Default say.
 	From string
-	// Default is the cost without From; 0 means 1.
+	// Default is the cost of a request that no entry of Rule.Costs matches; 0 means 1.
 	Default int64
-	// Min and Max bound the number in From; 0 means 1 and MaxCost.
+	// Min and Max bound the number in From; 0 means 1 and MaxCost. Without From, Max lets the caller's Request.Cost replace the
+	// rule's cost, within these bounds, instead of multiplying it.
 	Min, Max int64
+}
+
+// CostEntry is an entry of the cost table of a rule.
+type CostEntry struct {
+	// Match selects the requests that the entry is for, in addition to Rule.Match.
+	Match Match
+	// Cost is how many units they take, at least 1.
+	Cost int64
+}
+
+// compiledCost is a validated CostEntry.
+type compiledCost struct {
+	conditions []condition
+	cost       int64
+}
+
+// holds reports whether the entry matches the current reading of a request.
+func (c *compiledCost) holds(v *view) bool {
+	for i := range c.conditions {
+		if !c.conditions[i].holds(v) {
+			return false
+		}
+	}
+	return true
 }
 
 // bounds returns the bounds of the number in From.
@@ -27,22 +53,26 @@ func (c *Cost) bounds() (lo, hi int64) {
 	return lo, hi
 }
 
-// of returns the cost of a request.
-func (c *Cost) of(req *Request) int64 {
-	cost := max(c.Default, 1)
-	if c.From != "" {
+// of returns the cost of a request whose cost by the rule is base.
+func (c *Cost) of(req *Request, base int64) int64 {
+	cost, times := base, max(req.Cost, 1)
+	switch lo, hi := c.bounds(); {
+	case c.From != "":
 		// ParseInt returns the largest number if the value is out of range.
 		if n, err := strconv.ParseInt(req.Attributes[c.From], 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-			lo, hi := c.bounds()
 			cost = min(max(n, lo), hi)
 		}
+	case c.Max > 0 && req.Cost > 0:
+		return min(max(req.Cost, lo), hi)
 	}
-	times := max(req.Cost, 1)
 	if cost > MaxCost/times {
 		return MaxCost
 	}
 	return cost * times
 }
+
+// base returns the cost of a request that no entry of the cost table matches.
+func (c *Cost) base() int64 { return max(c.Default, 1) }
 
 // checkCost checks the cost of a rule.
 func (r *Rule) checkCost(bad func(string, ...any)) {
@@ -56,8 +86,8 @@ func (r *Rule) checkCost(bad func(string, ...any)) {
 	if lo > hi {
 		bad("min %d: must be at most max %d", lo, hi)
 	}
-	if c.From == "" && (c.Min != 0 || c.Max != 0) {
-		bad("min and max only apply to from: add from, or write only the number")
+	if c.From == "" && c.Min != 0 && c.Max == 0 {
+		bad("min only applies to from or max: add one of them, or write only the number")
 	}
 	if c.From == "" {
 		return

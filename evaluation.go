@@ -75,7 +75,7 @@ func (ev *evaluation) prepare(l *Limiter, set *RuleSet, req Request) error {
 			ev.exempt = append(ev.exempt, rule.ID)
 			continue
 		}
-		cost := rule.Cost.of(&req)
+		cost := rule.Cost.of(&req, ev.baseCost(n, req.Rule != ""))
 		if ev.countsReadings(rule) {
 			ev.chargeReadings(l, &lookup, n, cost, req.Rule != "")
 			continue
@@ -87,6 +87,35 @@ func (ev *evaluation) prepare(l *Limiter, set *RuleSet, req Request) error {
 		ev.charge(&lookup, n, subject, missing, cost)
 	}
 	return nil
+}
+
+// baseCost returns what a request costs by rule n if the caller does not replace it: by the first matching entry of the cost table, in
+// the reading with the highest cost.
+func (ev *evaluation) baseCost(n int32, byID bool) int64 {
+	rule := &ev.set.rules[n]
+	if len(rule.costs) == 0 {
+		return rule.Cost.base()
+	}
+	if !ev.view.readings.ambiguous() {
+		return rule.tableCost(&ev.view)
+	}
+	highest := int64(0)
+	for _, h := range ev.view.readings.hitsOf(n, byID) {
+		ev.view.selectReading(int(h.path), int(h.method))
+		highest = max(highest, rule.tableCost(&ev.view))
+	}
+	ev.view.selectReading(0, 0)
+	return highest
+}
+
+// tableCost returns the cost in the current reading of a request.
+func (r *compiledRule) tableCost(v *view) int64 {
+	for i := range r.costs {
+		if r.costs[i].holds(v) {
+			return r.costs[i].cost
+		}
+	}
+	return r.Cost.base()
 }
 
 // subject returns the subject that a rule counts the request by, and the name of a missing attribute.

@@ -160,7 +160,7 @@ func (l *Limiter) actualCost(p *reserved, actual *Request) int64 {
 		rule := &set.rules[n]
 		unit.From, unit.Min, unit.Max = rule.Cost.From, rule.Cost.Min, rule.Cost.Max
 	}
-	return min(unit.of(actual), max(maxCommitRatio*p.Cost, p.Cost+p.Limit.Capacity(), unit.Max))
+	return min(unit.of(actual, unit.base()), max(maxCommitRatio*p.Cost, p.Cost+p.Limit.Capacity(), unit.Max))
 }
 
 // maxCommitRatio is how many times its reserved cost a commit may charge.

@@ -45,6 +45,9 @@ type Rule struct {
 
 	// Cost is how many units a request takes; the zero value means 1.
 	Cost Cost
+	// Costs is a table of costs: the first entry that matches a request replaces Cost.Default. If a request has several readings, the
+	// reading with the highest cost counts, so that no spelling is cheaper.
+	Costs []CostEntry
 	// Overdraw is for costs that are reported after the request: a request is denied only if no unit is left, and its cost is
 	// recorded in full even if it was denied or exceeds the limit.
 	Overdraw bool

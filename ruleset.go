@@ -150,7 +150,7 @@ func attributesOf(rules []compiledRule) []string {
 		for _, name := range slices.Concat(r.By, r.When.Attributes) {
 			used[name] = true
 		}
-		for _, c := range r.conditions {
+		for c := range r.allConditions() {
 			used[c.name] = true
 		}
 		if len(r.Tiers) > 0 {
