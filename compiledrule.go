@@ -100,7 +100,10 @@ func (s *RuleSet) compileCosts(r *compiledRule) []problem {
 		if len(conditions) == 0 {
 			problems = append(problems, problem{where, "match: required: write the cost of all other requests as cost"})
 		}
-		if e.Cost < 1 || e.Cost > MaxCost {
+		switch {
+		case e.Cost == 0:
+			problems = append(problems, problem{where, "cost: required: write how many units these requests take"})
+		case e.Cost < 0 || e.Cost > MaxCost:
 			problems = append(problems, problem{slices.Concat(where, []string{"cost"}), fmt.Sprintf("%d: must be 1 to %d", e.Cost, MaxCost)})
 		}
 		r.costs = append(r.costs, compiledCost{conditions, e.Cost})

@@ -89,7 +89,7 @@ func TestCompileRejects(t *testing.T) {
 
 		{func(r *headgate.Rule) { r.Cost.Default = -1 }, "cost: -1: must be 1 to 1000000000"},
 		{func(r *headgate.Rule) { r.Cost = headgate.Cost{From: "user", Min: 5, Max: 4} }, "cost: min 5: must be at most max 4"},
-		{func(r *headgate.Rule) { r.Cost.Max = 5 }, "cost: min and max only apply to from: add from"},
+		{func(r *headgate.Rule) { r.Cost.Min = 5 }, "cost: min only applies to from or max"},
 		{func(r *headgate.Rule) { r.Cost.From = "rows" }, `cost: unknown attribute "rows"`},
 
 		{func(r *headgate.Rule) { r.Cost.Default = 4 }, "cost: 4: must be at most 3, the capacity of 3/minute: otherwise every request is denied"},

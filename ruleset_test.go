@@ -69,6 +69,7 @@ func otherValue(t *testing.T, of reflect.Type) reflect.Value {
 		[]string{"ip"},
 		headgate.Match{Path: "/x"},
 		headgate.Cost{Default: 2},
+		headgate.CostEntry{Match: headgate.Match{Path: "/x"}, Cost: 3},
 		time.FixedZone("there", 3600),
 		headgate.Condition{Text: "x", Holds: func(headgate.Attributes) bool { return true }},
 	} {

@@ -98,6 +98,14 @@ var ruleKeys = newObject(
 		key: "cost", doc: "units that a request is charged: a number, or `{from, default, min, max}` to read it from an attribute", unset: "`1`",
 		schema: `"$ref": "#/$defs/cost", "default": 1`,
 	}, func(r *parsedRule) *headgate.Cost { return &r.Cost }, (*decoder).cost, (*encoder).cost),
+	listField("costs", "cost table: the first entry that matches a request replaces `cost`; if the path or method is ambiguous, the highest cost counts",
+		"cost_entry", func(r *parsedRule, d *decoder, item *node) { r.Costs = append(r.Costs, d.costEntry(item)) },
+		func(e *encoder, r *parsedRule) *node {
+			if len(r.Costs) == 0 {
+				return nil
+			}
+			return listOf(e, r.Costs, func(e *encoder, c headgate.CostEntry) *node { return costEntryKeys.write(e, "costs", &c) })
+		}),
 	boolField("overdraw", "for costs that are reported after the request, as with Envoy's `apply_on_stream_done`: a request is denied if "+
 		"nothing remains, and its cost is always recorded in full, even over the limit", func(r *parsedRule) *bool { return &r.Overdraw }).inGroup("limit"),
 	durationField("max_delay", "longest time that a `leaky_bucket` may delay a request instead of denying it",

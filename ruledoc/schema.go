@@ -70,6 +70,7 @@ func definitions() string {
 		fmt.Sprintf(`"algorithm": {"enum": %s, "default": %q}`,
 			jsonOf(slices.Concat(algorithmNames, slices.Sorted(maps.Keys(algorithmAliases)))), algorithmNames[0]),
 		`"cost": {"anyOf": [{"type": "integer", "minimum": 1, ` + countSchema + `}, ` + mappingSchema(costKeys.properties(), "") + `]}`,
+		`"cost_entry": ` + mappingSchema(costEntryKeys.properties(), `"required": ["match", "cost"]`),
 		`"override": ` + mappingSchema(overrideKeys.properties(), `"required": ["rule", "subject"], `+limitOrLimits),
 		`"exemption": ` + mappingSchema(exemptionKeys.properties(), `"oneOf": [`+strings.Join(subjects, ", ")+`]`),
 	}, ", ")

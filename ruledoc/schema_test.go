@@ -127,7 +127,7 @@ func TestDocumentationHasTheFields(t *testing.T) {
 	}
 	got := string(text)
 	for name, rows := range map[string]string{
-		"document": documentKeys.rows(), "rule": ruleKeys.rows(), "limit": limitKeys.rows(), "cost": costKeys.rows(), "pattern": patternKeys.rows(),
+		"document": documentKeys.rows(), "rule": ruleKeys.rows(), "limit": limitKeys.rows(), "cost": costKeys.rows(), "cost_entry": costEntryKeys.rows(), "pattern": patternKeys.rows(),
 		"match": matchKeys.rows(), "override": overrideKeys.rows(), "exemption": exemptionKeys.rows(), "flat": flatKeys.rows(),
 	} {
 		begin, end := "<!-- keys of "+name+" -->\n", "<!-- end -->"

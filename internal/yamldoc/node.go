@@ -94,13 +94,24 @@ func (n *Node) add(key, value *Node) {
 // At follows a path of keys as far as it exists and returns the value there.
 func (n *Node) At(path []string) *Node {
 	for _, key := range path {
-		e, ok := n.Get(key)
-		if !ok {
+		next := n.item(key)
+		if e, ok := n.Get(key); ok {
+			next = e.Value
+		}
+		if next == nil {
 			break
 		}
-		n = e.Value
+		n = next
 	}
 	return n
+}
+
+// item returns the item of a list by its index, or nil.
+func (n *Node) item(index string) *Node {
+	if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(n.Items) {
+		return n.Items[i]
+	}
+	return nil
 }
 
 // Find works like At, but returns the key if the value is null or begins on another line, because an error is easier to find at
@@ -108,6 +119,10 @@ func (n *Node) At(path []string) *Node {
 func (n *Node) Find(path []string) *Node {
 	found := n
 	for _, key := range path {
+		if item := n.item(key); item != nil {
+			n, found = item, item
+			continue
+		}
 		e, ok := n.Get(key)
 		if !ok {
 			break
