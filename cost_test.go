@@ -54,11 +54,13 @@ func TestCostTable(t *testing.T) {
 		},
 		"an attribute replaces the table": {
 			func(r *headgate.Rule) { r.Cost = headgate.Cost{From: "header.x-cost", Max: 80} },
-			headgate.Request{Attributes: post(headgate.Attributes{"header.x-cost": "99"})}, 80,
+			headgate.Request{Attributes: post(headgate.Attributes{"header.x-cost": "99"})},
+			80,
 		},
 		"without the attribute the table counts": {
 			func(r *headgate.Rule) { r.Cost = headgate.Cost{From: "header.x-cost", Max: 80} },
-			headgate.Request{Attributes: post(nil)}, 50,
+			headgate.Request{Attributes: post(nil)},
+			50,
 		},
 		"the caller's cost replaces the table up to max": {
 			func(r *headgate.Rule) { r.Cost.Max = 600 }, headgate.Request{Attributes: post(nil), Cost: 700}, 600,
@@ -105,7 +107,7 @@ func TestCostTableReservation(t *testing.T) {
 func TestCostTableIsValidated(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*headgate.Rule){
-		"costs.1: cost: required":                                         func(r *headgate.Rule) { r.Costs[1].Cost = 0 },
+		"costs.1: cost: required": func(r *headgate.Rule) { r.Costs[1].Cost = 0 },
 		"costs.0.cost: 1001: must be at most 1000, the capacity of 1000/day":               func(r *headgate.Rule) { r.Costs[0].Cost = 1001 },
 		"costs.2: match: required: write the cost of all other requests as cost":           func(r *headgate.Rule) { r.Costs[2].Match = headgate.Match{} },
 		`costs.1.match.method: method "post": must be upper case: write POST`:              func(r *headgate.Rule) { r.Costs[1].Match.Method = "post" },

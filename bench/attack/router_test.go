@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,9 +42,29 @@ var routes = []route{
 	{rule: "rest", path: "/**"},
 }
 
+// costs are what the handler of each route costs, by its position in routes. The cheap ones are for other paths and methods than the
+// expensive ones.
+var costs = []int64{50, 40, 30, 60, 2, 3, 4, 20, 15, 25, 10, 1}
+
+// costOf returns the cost of the handler of a route.
+func costOf(rule string) int64 {
+	return costs[slices.IndexFunc(routes, func(r route) bool { return r.rule == rule })]
+}
+
+// budgetRule returns a rule with one counter for all routes, whose costs are a table.
+func budgetRule(ignoreCase bool) headgate.Rule {
+	budget := headgate.Rule{ID: "budget", By: []string{"ip"}, Limit: headgate.PerHour(headgate.MaxCost)}
+	for i, r := range routes {
+		budget.Costs = append(budget.Costs, headgate.CostEntry{
+			Match: headgate.Match{Path: r.path, Method: r.method, IgnoreCase: ignoreCase}, Cost: costs[i],
+		})
+	}
+	return budget
+}
+
 // routeRules returns the rules for all routes. They never deny.
 func routeRules(ignoreCase bool) []headgate.Rule {
-	var rules []headgate.Rule
+	rules := []headgate.Rule{budgetRule(ignoreCase)}
 	for _, r := range routes {
 		rules = append(rules, headgate.Rule{
 			ID: r.rule, Match: headgate.Match{Path: r.path, Method: r.method, IgnoreCase: ignoreCase}, By: []string{"ip"},
@@ -198,6 +219,9 @@ func (c chargedRules) Check(ctx context.Context, req headgate.Request) (headgate
 		var rules []string
 		for _, l := range d.Limits {
 			rules = append(rules, l.Rule)
+			if l.Rule == "budget" {
+				w.Header().Set("X-Cost", strconv.FormatInt(l.Cost, 10))
+			}
 		}
 		w.Header().Set("X-Rules", strings.Join(rules, " "))
 	}
@@ -217,11 +241,12 @@ func limitedRouter(t *testing.T, router http.Handler, ignoreCase bool) *rawConn 
 }
 
 // spellingStats counts the results of a corpus.
-type spellingStats struct{ sent, served, specific, escaped int }
+type spellingStats struct{ sent, served, specific, escaped, cheaper int }
 
 func (stats *spellingStats) log(t *testing.T) {
 	t.Helper()
-	t.Logf("%d spellings, %d ran a handler, %d of them a specific one, %d evaded its rule", stats.sent, stats.served, stats.specific, stats.escaped)
+	t.Logf("%d spellings, %d ran a handler, %d of them a specific one, %d evaded its rule, %d were cheaper", stats.sent, stats.served, stats.specific,
+		stats.escaped, stats.cheaper)
 	if stats.specific < stats.sent/10 {
 		t.Errorf("only %d of %d spellings ran a specific handler: too few to be significant", stats.specific, stats.sent)
 	}
@@ -241,6 +266,11 @@ func (stats *spellingStats) send(t *testing.T, seed uint64, s spelling, conn *ra
 	stats.served++
 	if ran != "rest" {
 		stats.specific++
+	}
+	if cost, err := strconv.ParseInt(header.Get("X-Cost"), 10, 64); err == nil && cost < costOf(ran) {
+		if stats.cheaper++; stats.cheaper <= 10 {
+			t.Errorf("seed %d: %s: handler %s ran, path %q, at a cost of %d, want %d", seed, s, ran, header.Get("X-Path"), cost, costOf(ran))
+		}
 	}
 	wanted := []string{ran}
 	// The router takes it for another path than /healthz, so that rule applies; it ignores a trailing slash.
