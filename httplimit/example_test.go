@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -127,4 +128,23 @@ func ExampleOptions_deny() {
 	// Output:
 	// 404 "pages";q=1;w=60 "pages";r=0;t=60
 	// 429 Slow down, please: pages
+}
+
+// Cost charges requests by what they ask for. The rule lets it replace the cost, up to 100.
+func ExampleOptions_cost() {
+	limiter := oneRule(headgate.Rule{ID: "rows", By: []string{"ip"}, Limit: headgate.PerMinute(1000), Cost: headgate.Cost{Max: 100}})
+	h := httplimit.New(limiter, httplimit.Options{
+		Cost: func(r *http.Request) int64 {
+			rows, _ := strconv.ParseInt(r.URL.Query().Get("rows"), 10, 64)
+			return rows
+		},
+	})(http.NotFoundHandler())
+
+	send(h, "GET", "/report")
+	send(h, "GET", "/report?rows=30")
+	send(h, "GET", "/report?rows=5000")
+	// Output:
+	// 404 "rows";q=1000;w=60 "rows";r=999;t=1
+	// 404 "rows";q=1000;w=60 "rows";r=969;t=2
+	// 404 "rows";q=1000;w=60 "rows";r=869;t=8
 }

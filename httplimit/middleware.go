@@ -63,6 +63,9 @@ type Options struct {
 	// Identity resolves requests to attributes. The default is an identity.Resolver that trusts no proxy and identifies clients
 	// by their address. Set it if the server is behind a proxy or if clients have API keys.
 	Identity Identity
+	// Cost returns the cost of a request: a factor of the cost that a rule defines, or, for rules with Cost.Max and without
+	// Cost.From, the cost itself. The default, and a result of 0, is 1.
+	Cost func(r *http.Request) int64
 
 	// Headers selects the headers that report limits to clients. The default is Both.
 	Headers Headers
@@ -94,6 +97,7 @@ const defaultMaxWaiters = 1000
 type middleware struct {
 	checker  Checker
 	who      Identity
+	cost     func(*http.Request) int64
 	headers  limitfields.Headers
 	status   int
 	onDenied func(http.ResponseWriter, *http.Request, headgate.Decision)
@@ -129,7 +133,7 @@ func newMiddleware(checker Checker, o Options) *middleware {
 		o.MaxWaiters = defaultMaxWaiters
 	}
 	m := &middleware{
-		checker: checker, who: o.Identity, status: o.Status, onDenied: o.OnDenied,
+		checker: checker, who: o.Identity, cost: o.Cost, status: o.Status, onDenied: o.OnDenied,
 		waiters: delay.Waiters{Max: int64(o.MaxWaiters)}, log: o.Log,
 		random: rand.Int64N,
 	}
@@ -147,9 +151,11 @@ type handler struct {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
-	d, err := h.checker.Check(ctx, headgate.Request{
-		Attributes: h.who.Attributes(r, h.checker.Attributes()...),
-	})
+	req := headgate.Request{Attributes: h.who.Attributes(r, h.checker.Attributes()...)}
+	if h.cost != nil {
+		req.Cost = h.cost(r)
+	}
+	d, err := h.checker.Check(ctx, req)
 	if err != nil || d.Path == headgate.PathFailed {
 		limitfields.LogUndecided(ctx, h.log, &h.failures, &d, err)
 	}
