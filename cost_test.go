@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// budget is a rule with a cost table.
+// budget returns a rule with a cost table.
 func budget(change func(*headgate.Rule)) headgate.Rule {
 	r := headgate.Rule{
 		ID: "units", By: []string{"tenant"}, Limit: headgate.PerDay(1000), Cost: headgate.Cost{Default: 2},
