@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +45,7 @@ func Compile(rules ...Rule) (*RuleSet, error) {
 		for _, p := range wrong {
 			problems = append(problems, &RuleError{i, rule.ID, p.path, p.text, -1})
 		}
-		hash.Write(fmt.Appendf(nil, "%+v\n", rule)) // prints every field, and maps in order
+		hash.Write(appendFields(nil, rule))
 	}
 	if len(problems) == 0 {
 		problems = append(s.collisions(), s.checkWeight()...)
@@ -60,6 +61,18 @@ func Compile(rules ...Rule) (*RuleSet, error) {
 	s.names = attributesOf(s.rules)
 	s.version = hex.EncodeToString(hash.Sum(nil)[:6])
 	return s, nil
+}
+
+// appendFields appends the fields of a rule that are set. Fields that are not set are left out, so that a release which adds a field does
+// not change the version of rules that do not use it.
+func appendFields(b []byte, rule Rule) []byte {
+	v := reflect.ValueOf(rule)
+	for i := range v.NumField() {
+		if field := v.Field(i); !field.IsZero() {
+			b = fmt.Appendf(b, "%s:%+v\n", v.Type().Field(i).Name, field.Interface()) // maps are printed in order
+		}
+	}
+	return append(b, '\n')
 }
 
 // collisions returns an error for each counter that two limits would share: with 48 bits that can happen.
