@@ -176,7 +176,7 @@ func settingProperties(r *headgate.Rule, competitors string) []property {
 }
 
 func costStrictness(r *headgate.Rule) int64 {
-	if r.Cost.From != "" {
+	if r.Cost.From != "" || r.Cost.Max > 0 {
 		return 0
 	}
 	return max(r.Cost.Default, 1)
@@ -184,10 +184,10 @@ func costStrictness(r *headgate.Rule) int64 {
 
 func costText(r *headgate.Rule) string {
 	c, isDefault := r.Cost, strconv.FormatInt(max(r.Cost.Default, 1), 10)
-	if c.From == "" {
+	if c.From == "" && c.Max == 0 {
 		return isDefault
 	}
-	return fmt.Sprintf("%s, %d to %d, else %s", c.From, max(c.Min, 1), cmp.Or(c.Max, headgate.MaxCost), isDefault)
+	return fmt.Sprintf("%s, %d to %d, else %s", cmp.Or(c.From, "the caller's"), max(c.Min, 1), cmp.Or(c.Max, headgate.MaxCost), isDefault)
 }
 
 func modeProperty(m headgate.Mode) property {

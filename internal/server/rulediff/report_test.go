@@ -50,6 +50,7 @@ func TestDiffRule(t *testing.T) {
 		{"limit: 1/s, on_store_failure: deny", "limit: 1/s, on_store_failure: allow", looser, "store"},
 		{"limit: 9/s, cost: 3", "limit: 9/s, cost: 2", looser, "used units stay used"},
 		{"limit: 9/s, cost: 3", "limit: 9/s, cost: {from: header.x}", other, "used units stay used"},
+		{"limit: 9/s, cost: 3", "limit: 9/s, cost: {default: 3, max: 9}", other, "used units stay used"},
 		{"limit: 1/s, enforce_percent: 50", "limit: 1/s, enforce_percent: 10", looser, "shadow"},
 		{"limit: 1/s", "limit: 1/s, enforce_percent: 10", looser, "shadow"},
 		{"limit: 1/s", "limit: 1/s, priority: 3", other, "highest"},
