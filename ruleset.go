@@ -68,12 +68,23 @@ func Compile(rules ...Rule) (*RuleSet, error) {
 func appendFields(b []byte, rule Rule) []byte {
 	v := reflect.ValueOf(rule)
 	for i := range v.NumField() {
-		if field := v.Field(i); !field.IsZero() {
-			b = fmt.Appendf(b, "%s:%+v\n", v.Type().Field(i).Name, field.Interface()) // maps are printed in order
+		text := fmt.Sprintf("%+v", v.Field(i).Interface()) // maps are printed in order
+		if text != unsetFields[i] {
+			b = fmt.Appendf(b, "%s:%s\n", v.Type().Field(i).Name, text)
 		}
 	}
 	return append(b, '\n')
 }
+
+// unsetFields are the fields of a rule without any, as appendFields prints them.
+var unsetFields = func() []string {
+	v := reflect.ValueOf(Rule{})
+	texts := make([]string, v.NumField())
+	for i := range texts {
+		texts[i] = fmt.Sprintf("%+v", v.Field(i).Interface())
+	}
+	return texts
+}()
 
 // collisions returns an error for each counter that two limits would share: with 48 bits that can happen.
 func (s *RuleSet) collisions() []error {
