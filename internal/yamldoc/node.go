@@ -91,48 +91,44 @@ func (n *Node) add(key, value *Node) {
 	}
 }
 
-// At follows a path of keys as far as it exists and returns the value there.
+// child returns the value of a key, or the item of a list by its index, and the node to show in errors about it: the key if the value
+// is null or begins on another line, because an error is easier to find there. Both are nil if there is none.
+func (n *Node) child(key string) (value, shown *Node) {
+	if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(n.Items) {
+		return n.Items[i], n.Items[i]
+	}
+	e, ok := n.Get(key)
+	switch {
+	case !ok:
+		return nil, nil
+	case e.Value.Line != e.Key.Line || e.Value.Kind == Null:
+		return e.Value, e.Key
+	}
+	return e.Value, e.Value
+}
+
+// At follows a path of keys and indexes as far as it exists and returns the value there.
 func (n *Node) At(path []string) *Node {
+	value, _ := n.follow(path)
+	return value
+}
+
+// Find works like At, but returns the node to show in errors.
+func (n *Node) Find(path []string) *Node {
+	_, shown := n.follow(path)
+	return shown
+}
+
+func (n *Node) follow(path []string) (value, shown *Node) {
+	value, shown = n, n
 	for _, key := range path {
-		next := n.item(key)
-		if e, ok := n.Get(key); ok {
-			next = e.Value
-		}
+		next, at := value.child(key)
 		if next == nil {
 			break
 		}
-		n = next
+		value, shown = next, at
 	}
-	return n
-}
-
-// item returns the item of a list by its index, or nil.
-func (n *Node) item(index string) *Node {
-	if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(n.Items) {
-		return n.Items[i]
-	}
-	return nil
-}
-
-// Find works like At, but returns the key if the value is null or begins on another line, because an error is easier to find at
-// the key.
-func (n *Node) Find(path []string) *Node {
-	found := n
-	for _, key := range path {
-		if item := n.item(key); item != nil {
-			n, found = item, item
-			continue
-		}
-		e, ok := n.Get(key)
-		if !ok {
-			break
-		}
-		n, found = e.Value, e.Value
-		if n.Line != e.Key.Line || n.Kind == Null {
-			found = e.Key
-		}
-	}
-	return found
+	return value, shown
 }
 
 // Without returns a copy of a mapping without the keys that drop selects.
