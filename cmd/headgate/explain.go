@@ -91,7 +91,7 @@ Exit codes:
 // check rejects conflicting flags, and adds the scheme to the Redis address.
 func (o *explainOptions) check() error {
 	redisFlags := o.namespace != "" || o.passwordFile != "" || o.secretFile != ""
-	clientFlags := o.server.TokenFile+o.server.CAFile+o.server.CertFile+o.server.KeyFile != ""
+	clientFlags := o.server != (adminclient.Options{Server: o.server.Server})
 	switch {
 	case o.server.Server != "" && (len(o.rules) > 0 || o.redis != "" || redisFlags):
 		return errors.New("--server cannot be combined with --rules and Redis flags: use --server with --token-file and --ca-file, or " +
