@@ -2,7 +2,6 @@ package headgate
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -44,6 +43,14 @@ type compiledLimit struct {
 type problem struct {
 	path []string
 	text string
+}
+
+// within returns the mistakes in a part of a rule with the path to that part.
+func within(where []string, problems []problem) []problem {
+	for i := range problems {
+		problems[i].path = slices.Concat(where, problems[i].path)
+	}
+	return problems
 }
 
 // compile fills in r from rule and returns the mistakes in it.
@@ -94,9 +101,7 @@ func (s *RuleSet) compileCosts(r *compiledRule) []problem {
 	for i := range r.Costs {
 		e, where := &r.Costs[i], []string{"costs", strconv.Itoa(i)}
 		conditions, wrong := s.compileConditions(&e.Match)
-		for _, p := range wrong {
-			problems = append(problems, problem{slices.Concat(where, p.path), p.text})
-		}
+		problems = append(problems, within(where, wrong)...)
 		if len(conditions) == 0 {
 			problems = append(problems, problem{where, "match: required: write the cost of all other requests as cost"})
 		}
@@ -157,9 +162,7 @@ func (r *compiledRule) compileLimits() []problem {
 	}
 	replace := func(plan Plan, where []string, put func(*compiledLimit, Limit)) {
 		limits, wrong := limitsOf(plan.Limit, plan.Limits)
-		for _, p := range wrong {
-			problems = append(problems, problem{slices.Concat(where, p.path), p.text})
-		}
+		problems = append(problems, within(where, wrong)...)
 		for name, limit := range limits {
 			i := slices.IndexFunc(r.limits, func(l compiledLimit) bool { return l.name == name })
 			if i < 0 {
@@ -279,22 +282,13 @@ func (r *compiledRule) checkFits(bad func(...string) func(string, ...any)) {
 	}
 }
 
-// allConditions yields the conditions of the rule and of its cost table.
-func (r *compiledRule) allConditions() iter.Seq[*condition] {
-	return func(yield func(*condition) bool) {
-		for i := range r.conditions {
-			if !yield(&r.conditions[i]) {
-				return
-			}
-		}
-		for i := range r.costs {
-			for j := range r.costs[i].conditions {
-				if !yield(&r.costs[i].conditions[j]) {
-					return
-				}
-			}
-		}
+// allConditions returns the conditions of the rule and of its cost table.
+func (r *compiledRule) allConditions() []condition {
+	all := slices.Clone(r.conditions)
+	for i := range r.costs {
+		all = append(all, r.costs[i].conditions...)
 	}
+	return all
 }
 
 // always reports whether the rule charges every request, regardless of its attributes.
@@ -376,12 +370,7 @@ func (r *compiledRule) matches(v *view) bool {
 	if r.Mode == Off {
 		return false
 	}
-	for i := range r.conditions {
-		if !r.conditions[i].holds(v) {
-			return false
-		}
-	}
-	return r.When.Holds == nil || r.When.Holds(v.readingAttributes())
+	return allHold(r.conditions, v) && (r.When.Holds == nil || r.When.Holds(v.readingAttributes()))
 }
 
 // superior returns the index in found of a rule that displaces found[i], or -1.

@@ -38,6 +38,16 @@ func (m *Match) conditions() (map[string]Pattern, []problem) {
 	return all, problems
 }
 
+// allHold reports whether all conditions hold in the current reading of a request.
+func allHold(conditions []condition, v *view) bool {
+	for i := range conditions {
+		if !conditions[i].holds(v) {
+			return false
+		}
+	}
+	return true
+}
+
 func newCondition(name string, slot int, p Pattern, ignoreCase bool) (condition, []problem) {
 	c := condition{name: name, slot: slot, pattern: p, ignoreCase: ignoreCase && name == attrPath}
 	var problems []problem

@@ -31,16 +31,6 @@ type compiledCost struct {
 	cost       int64
 }
 
-// holds reports whether the entry matches the current reading of a request.
-func (c *compiledCost) holds(v *view) bool {
-	for i := range c.conditions {
-		if !c.conditions[i].holds(v) {
-			return false
-		}
-	}
-	return true
-}
-
 // bounds returns the bounds of the number in From.
 func (c *Cost) bounds() (lo, hi int64) {
 	lo, hi = c.Min, c.Max
@@ -53,17 +43,23 @@ func (c *Cost) bounds() (lo, hi int64) {
 	return lo, hi
 }
 
+// clamp returns a caller's cost within the bounds.
+func (c *Cost) clamp(n int64) int64 {
+	lo, hi := c.bounds()
+	return min(max(n, lo), hi)
+}
+
 // of returns the cost of a request whose cost by the rule is base.
 func (c *Cost) of(req *Request, base int64) int64 {
 	cost, times := base, max(req.Cost, 1)
-	switch lo, hi := c.bounds(); {
+	switch {
 	case c.From != "":
 		// ParseInt returns the largest number if the value is out of range.
 		if n, err := strconv.ParseInt(req.Attributes[c.From], 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-			cost = min(max(n, lo), hi)
+			cost = c.clamp(n)
 		}
 	case c.Max > 0 && req.Cost > 0:
-		return min(max(req.Cost, lo), hi)
+		return c.clamp(req.Cost)
 	}
 	if cost > MaxCost/times {
 		return MaxCost

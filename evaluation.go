@@ -111,7 +111,7 @@ func (ev *evaluation) baseCost(n int32, byID bool) int64 {
 // tableCost returns the cost in the current reading of a request.
 func (r *compiledRule) tableCost(v *view) int64 {
 	for i := range r.costs {
-		if r.costs[i].holds(v) {
+		if allHold(r.costs[i].conditions, v) {
 			return r.costs[i].cost
 		}
 	}

@@ -163,12 +163,9 @@ func (c *check) needed() bool { return len(c.conditions) > 0 || c.when != nil }
 
 // hold reports whether all conditions hold in the current reading.
 func (c *check) hold(v *view) bool {
-	for i := range c.conditions {
-		if !c.conditions[i].holds(v) {
-			return false
-		}
-	}
 	switch {
+	case !allHold(c.conditions, v):
+		return false
 	case c.when == nil:
 		return true
 	case !v.readings.ambiguous():

@@ -212,7 +212,7 @@ func (s *RuleSet) initReadings() {
 	for i := range s.rules {
 		r := &s.rules[i]
 		reads := slices.Concat(r.By, r.When.Attributes)
-		for c := range r.allConditions() {
+		for _, c := range r.allConditions() {
 			reads = append(reads, c.name)
 			if c.name == attrMethod {
 				methods = append(methods, slices.Concat(c.pattern.Values, c.pattern.Not)...)

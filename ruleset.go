@@ -66,25 +66,18 @@ func Compile(rules ...Rule) (*RuleSet, error) {
 // appendFields appends the fields of a rule that are set. Fields that are not set are left out, so that a release which adds a field does
 // not change the version of rules that do not use it.
 func appendFields(b []byte, rule Rule) []byte {
-	v := reflect.ValueOf(rule)
+	v, unset := reflect.ValueOf(rule), reflect.ValueOf(Rule{})
 	for i := range v.NumField() {
-		text := fmt.Sprintf("%+v", v.Field(i).Interface()) // maps are printed in order
-		if text != unsetFields[i] {
+		if v.Field(i).IsZero() {
+			continue
+		}
+		text := fmt.Sprintf("%+v", v.Field(i).Interface())          // maps are printed in order
+		if text != fmt.Sprintf("%+v", unset.Field(i).Interface()) { // it may be an empty map
 			b = fmt.Appendf(b, "%s:%s\n", v.Type().Field(i).Name, text)
 		}
 	}
 	return append(b, '\n')
 }
-
-// unsetFields are the fields of a rule without any, as appendFields prints them.
-var unsetFields = func() []string {
-	v := reflect.ValueOf(Rule{})
-	texts := make([]string, v.NumField())
-	for i := range texts {
-		texts[i] = fmt.Sprintf("%+v", v.Field(i).Interface())
-	}
-	return texts
-}()
 
 // collisions returns an error for each counter that two limits would share: with 48 bits that can happen.
 func (s *RuleSet) collisions() []error {
@@ -174,7 +167,7 @@ func attributesOf(rules []compiledRule) []string {
 		for _, name := range slices.Concat(r.By, r.When.Attributes) {
 			used[name] = true
 		}
-		for c := range r.allConditions() {
+		for _, c := range r.allConditions() {
 			used[c.name] = true
 		}
 		if len(r.Tiers) > 0 {

@@ -49,7 +49,6 @@ type view struct {
 // load sets the request, in its primary reading.
 func (v *view) load(set *RuleSet, a Attributes) {
 	s := &set.slots
-	clear(v.hashed)
 	a = hashKey(a, attrAPIKey, &v.hashed)
 	v.attributes = a
 	v.split = [2]bool{}
