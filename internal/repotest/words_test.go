@@ -1,19 +1,16 @@
 package repotest
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/headgate/headgate/internal/testenv"
 )
@@ -21,35 +18,17 @@ import (
 // TestWords holds identifiers, comments, messages and documentation to the vocabulary of the field: see testdata/words.txt.
 func TestWords(t *testing.T) {
 	t.Parallel()
-	words, root := readWords(t, "testdata/words.txt"), testenv.Repository(t)
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := entry.Name()
-		if entry.IsDir() {
-			if name == ".git" || name == ".bin" || name == "node_modules" || name == "out" || name == "fuzz" {
-				return filepath.SkipDir
+	words := readWords(t, "testdata/words.txt")
+	for path, data := range textFiles(t) {
+		switch name := filepath.Base(path); {
+		case name == "go.sum", name == "LICENSE", name == "words.txt", name == "words_test.go":
+		case strings.HasSuffix(name, ".pb.go"), strings.HasSuffix(name, ".svg"):
+		default:
+			for _, finding := range words.check(path, data) {
+				t.Error(finding)
 			}
-			return nil
 		}
-		if !entry.Type().IsRegular() || name == "go.sum" || name == "LICENSE" || name == "words.txt" || name == "words_test.go" || strings.HasSuffix(name, ".pb.go") || strings.HasSuffix(name, ".svg") {
-			return nil
-		}
-		data, err := os.ReadFile(path) //nolint:gosec // a file of this repository
-		if err != nil || !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
-			return err
-		}
-		shown, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		for _, finding := range words.check(shown, string(data)) {
-			t.Error(finding)
-		}
-		return nil
-	})
-	testenv.NoError(t, err)
+	}
 }
 
 // TestWordList shows what the list finds, and where it does not look.
