@@ -66,7 +66,7 @@ func TestSemantics(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			limiter := limiterOf(t, "domain: d\ndescriptors: "+limits.Replace(test.config))
+			limiter := limiterOf(t, importConfigs(t, "domain: d\ndescriptors: "+limits.Replace(test.config)))
 			var got []string
 			for descriptor := range strings.SplitSeq(test.descriptors, " ") {
 				got = append(got, check(t, limiter, "d", descriptor))
@@ -104,9 +104,9 @@ func check(t *testing.T, limiter *headgate.Limiter, domain, entries string) stri
 // TestDomains checks that files of one domain are merged, and that other domains are separate.
 func TestDomains(t *testing.T) {
 	t.Parallel()
-	limiter := limiterOf(t, limits.Replace("domain: d\ndescriptors: [{key: k, 1/day}]"),
+	limiter := limiterOf(t, importConfigs(t, limits.Replace("domain: d\ndescriptors: [{key: k, 1/day}]"),
 		limits.Replace("domain: d\ndescriptors: [{key: k, value: v, 1/day}]"),
-		limits.Replace("domain: e\ndescriptors: [{key: k, 1/day}]"))
+		limits.Replace("domain: e\ndescriptors: [{key: k, 1/day}]")))
 	for _, test := range []struct{ domain, descriptor, want string }{
 		{"d", "k=v", "k.v"}, {"d", "k=w", "k"}, {"e", "k=v", "k"}, {"f", "k=v", "none"},
 	} {
@@ -121,7 +121,7 @@ func TestLongValues(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("v", 300)
 	config := "domain: d\ndescriptors: [{key: k, value: LONG1, 1/day}, {key: k, value: LONG2, 1/day}]"
-	limiter := limiterOf(t, limits.Replace(strings.ReplaceAll(config, "LONG", long)))
+	limiter := limiterOf(t, importConfigs(t, limits.Replace(strings.ReplaceAll(config, "LONG", long))))
 	one, two := check(t, limiter, "d", "k="+long+"1"), check(t, limiter, "d", "k="+long+"2")
 	if one == two || one == "none" || two == "none" {
 		t.Error(one, two)
@@ -139,7 +139,7 @@ func TestManyPrefixes(t *testing.T) {
 		}
 		return limits.Replace(b.String())
 	}
-	limiter := limiterOf(t, prefixes(54))
+	limiter := limiterOf(t, importConfigs(t, prefixes(54)))
 	if got := check(t, limiter, "d", "k=v53x") + check(t, limiter, "d", "k=v54"); got != "k.v53...k" {
 		t.Error(got)
 	}

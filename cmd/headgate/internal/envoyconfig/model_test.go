@@ -42,8 +42,8 @@ func attributesOf(domain string, entries []entry) headgate.Attributes {
 	return a
 }
 
-// limiterOf returns a limiter with the rules of the configs.
-func limiterOf(t *testing.T, configs ...string) *headgate.Limiter {
+// importConfigs imports configs and runs the tests that the import wrote.
+func importConfigs(t *testing.T, configs ...string) *Imported {
 	t.Helper()
 	var sources []yamldoc.Source
 	for i, c := range configs {
@@ -54,9 +54,15 @@ func limiterOf(t *testing.T, configs ...string) *headgate.Limiter {
 		t.Fatal(err)
 	}
 	runTests(t, imported)
+	return imported
+}
+
+// limiterOf returns a limiter with the imported rules.
+func limiterOf(t *testing.T, imported *Imported) *headgate.Limiter {
+	t.Helper()
 	document, err := ruledoc.Parse("rules.yaml", []byte(Rules(imported.Files...)))
 	if err != nil {
-		t.Fatalf("%v\n%s", err, configs)
+		t.Fatalf("%v\n%s", err, Rules(imported.Files...))
 	}
 	limiter, err := headgate.New(memstore.New(memstore.Options{}), document.Source...)
 	if err != nil {
@@ -134,14 +140,11 @@ func TestModel(t *testing.T) {
 		var b strings.Builder
 		b.WriteString("domain: d\ndescriptors:\n")
 		write(&b, top, "  ")
-		imported, err := Import(yamldoc.Source{Name: "0.yaml", Data: []byte(b.String())})
-		if err != nil {
-			t.Fatal(err)
-		}
+		imported := importConfigs(t, b.String())
 		if strings.Contains(fmt.Sprint(imported.NotConverted), "no rule created") {
 			continue // more wildcards than a condition can exclude, which the import reports
 		}
-		limiter := limiterOf(t, b.String())
+		limiter := limiterOf(t, imported)
 		counters := map[string]string{}
 		for range descriptors {
 			var entries []entry
