@@ -44,6 +44,12 @@ func blocks(text, kind string) []string {
 	return all
 }
 
+// titled splits a block that begins with a comment into that, which names its file, and the rest.
+func titled(block string) (title, rest string) {
+	title, rest, _ = strings.Cut(strings.TrimPrefix(block, "# "), "\n")
+	return title, rest
+}
+
 // typedCommands returns the headgate command lines in a block, without the name of the program.
 func typedCommands(block string) []string {
 	var all []string
@@ -235,7 +241,7 @@ func TestControlPlaneDocs(t *testing.T) {
 	sh := newShell(t)
 	dir := t.TempDir()
 	for _, block := range blocks(string(text), "yaml") {
-		name, rest, _ := strings.Cut(strings.TrimPrefix(block, "# "), "\n")
+		name, rest := titled(block)
 		name, _, _ = strings.Cut(name, " ")
 		if name == "config.yaml" {
 			rest = anyPorts + replaceAll(t, rest, map[string]string{

@@ -21,6 +21,11 @@ const (
 // startVaries matches what differs from run to run: times, waits, and columns that are as wide as these.
 var startVaries = regexp.MustCompile(`\d+ s\b|at 20\S+|[ \t]+`)
 
+// sameScreen reports whether two outputs differ in nothing but what varies.
+func sameScreen(a, b string) bool {
+	return startVaries.ReplaceAllString(a, " ") == startVaries.ReplaceAllString(b, " ")
+}
+
 // TestGettingStarted follows docs/getting-started.md from top to bottom with a real Redis: it writes the files, starts the server, runs
 // every command, and compares what each prints. With -update it writes the outputs and the picture of the session.
 func TestGettingStarted(t *testing.T) {
@@ -37,18 +42,16 @@ func TestGettingStarted(t *testing.T) {
 		local := strings.NewReplacer(replace...).Replace(text)
 		switch {
 		case kind == "yaml":
-			title, body, _ := strings.Cut(strings.TrimPrefix(local, "# "), "\n")
+			title, body := titled(local)
 			name, appended := strings.CutSuffix(title, ", appended")
 			file := filepath.Join(dir, name)
 			if appended {
+				session.WriteString("$ cat >> " + name + "\n" + body)
 				before, err := os.ReadFile(file)
 				testenv.NoError(t, err)
 				body = string(before) + body
 			}
 			writeFile(t, file, body)
-			if appended {
-				session.WriteString("$ cat >> " + name + "\n" + text[strings.Index(text, "\n")+1:])
-			}
 		case kind == "sh" && strings.Contains(text, "headgate serve --config config.yaml &\n"):
 			config, err := os.ReadFile(filepath.Join(dir, "config.yaml"))
 			testenv.NoError(t, err)
@@ -70,7 +73,7 @@ func TestGettingStarted(t *testing.T) {
 	if drawn := drawSession(session.String()); *update {
 		testenv.NoError(t, os.WriteFile(startPage, []byte(page), 0o600))
 		testenv.NoError(t, os.WriteFile(startPicture, []byte(drawn), 0o600))
-	} else if old, err := os.ReadFile(startPicture); err != nil || startVaries.ReplaceAllString(string(old), " ") != startVaries.ReplaceAllString(drawn, " ") {
+	} else if old, err := os.ReadFile(startPicture); err != nil || !sameScreen(string(old), drawn) {
 		t.Errorf("%s is not the picture of this session; -update draws it: %v", startPicture, err)
 	}
 }
@@ -90,8 +93,8 @@ func followConsole(t *testing.T, sh *shell, dir, text string, replace []string) 
 				out = strings.ReplaceAll(out, replace[j+1], replace[j])
 			}
 			got = strings.TrimRight(out, "\n")
-			if startVaries.ReplaceAllString(got, " ") == startVaries.ReplaceAllString(strings.TrimRight(want, "\n"), " ") {
-				got = strings.TrimRight(want, "\n")
+			if want := strings.TrimRight(want, "\n"); sameScreen(got, want) {
+				got = want
 				break
 			}
 			if time.Now().After(deadline) {

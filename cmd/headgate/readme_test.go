@@ -16,7 +16,7 @@ func TestReadmeRules(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for _, block := range blocks(string(readme), "yaml") {
-		name, _, _ := strings.Cut(strings.TrimPrefix(block, "# "), "\n")
+		name, _ := titled(block)
 		writeFile(t, filepath.Join(dir, name), block)
 	}
 	if o := start(t, "rules", "test", filepath.Join(dir, "rules_test.yaml")); o.code != 0 || !strings.Contains(o.out, "0 failed") {
