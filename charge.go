@@ -15,8 +15,14 @@ import "time"
 //   - A forced charge (Force) records its cost even above the limit.
 //   - A refund (Refund) gives back units of one earlier charge, identified by its receipt.
 //   - A credit (Credit) gives back units of any earlier charges.
+//   - On a concurrency limit, Slots selects the operation, and Holder and Seq identify it.
 //
-// Releases, forced charges, refunds and credits deny nothing and are recorded even if the other charges of the call are denied.
+// Releases, forced charges, refunds, credits and SetSlots deny nothing and are recorded even if the other charges of the call are
+// denied.
+//
+// A concurrency limit has no holds, and its units have no age: Hold and Age are ignored. A refund, a credit and a release are all
+// ReleaseSlots. A forced charge acquires units even above the limit; with a Cost of 0 it only renews the holder's lease, if the
+// holder still has an entry.
 type Charge struct {
 	Subject Subject
 	Counter Counter
@@ -39,6 +45,8 @@ type Charge struct {
 	// eighth of Hold or a 64th of a second. Held units are unavailable to other charges and do not leak until a charge releases
 	// them or the hold expires. A leaky bucket and a sliding log cannot hold units: they record them at once.
 	Hold time.Duration
+	// Prepaid records the units of a hold at once, for every algorithm: they stay recorded if the hold expires.
+	Prepaid bool
 	// Release ends the hold of this receipt and records Cost units in full; Cost may be 0. If the hold has expired, the units are
 	// still recorded. If the hold was released before, nothing is recorded.
 	Release Receipt
@@ -55,6 +63,16 @@ type Charge struct {
 	// Refund gives back Cost units that an earlier charge on this counter took, as far as they still count. Each receipt may be
 	// refunded once. The refund is recorded whether or not the rest of the call is granted.
 	Refund Receipt
+	// Slots is the operation on a concurrency limit; other limits ignore it.
+	Slots SlotOp
+	// Holder is who has the units of a concurrency limit, for example a node. Use random numbers.
+	Holder uint64
+	// Seq is the number of the holder's operation on this counter, from 1 to 2^52, higher for each new one. SetSlots states how
+	// many units the holder has after all of its operations with lower numbers.
+	Seq int64
+	// InUse is how many units of a concurrency limit this node has or is acquiring for other requests. Store wrappers use it to
+	// decide while the store is unavailable; a store that counts ignores it.
+	InUse int64
 }
 
 // Receipt identifies the units that a charge took, so that they can be refunded: to the same window, to the same entry of a log,
@@ -83,9 +101,12 @@ func (c *Charge) Undo(r *Result) (Charge, bool) {
 		Subject: c.Subject, Counter: c.Counter, Limit: c.Limit,
 		Strict: c.Strict, Critical: c.Critical, OnStoreFailure: c.OnStoreFailure,
 	}
-	if c.Holds() {
+	switch {
+	case c.Limit.Algorithm == Concurrency:
+		back.Cost, back.Slots, back.Holder, back.Seq = r.Receipt.Units, ReleaseSlots, c.Holder, c.Seq
+	case c.Holds():
 		back.Release = r.Receipt
-	} else {
+	default:
 		back.Cost, back.Refund = r.Receipt.Units, r.Receipt
 	}
 	return back, true
@@ -107,11 +128,24 @@ func (c *Charge) forces() bool   { return c.Force || c.releases() }
 func (c *Charge) credits() bool  { return c.Credit && !c.refunds() }
 
 // always reports whether the charge is recorded even if the other charges of the call are denied.
-func (c *Charge) always() bool   { return c.refunds() || c.forces() || c.Credit }
+func (c *Charge) always() bool {
+	return c.refunds() || c.forces() || c.Credit || c.Slots != AcquireSlots && c.Limit.Algorithm == Concurrency
+}
 func (c *Charge) enforces() bool { return !c.Observe && !c.always() }
 
-// Holds reports whether the charge's units, if granted, are held instead of recorded. A leaky bucket and a sliding log never
-// hold: the bucket queues a delayed request at once, and the log stores a time per charge anyway.
+// slotOp returns the operation on a concurrency limit.
+func (c *Charge) slotOp() SlotOp {
+	if c.refunds() || c.Credit || c.releases() {
+		return ReleaseSlots
+	}
+	return c.Slots
+}
+
+// Holds reports whether the charge's units, if granted, are held instead of recorded. A leaky bucket, a sliding log and a concurrency
+// limit never hold: the bucket queues a delayed request at once, the log stores a time per charge anyway, and the limit has leases.
 func (c *Charge) Holds() bool {
-	return c.Hold > 0 && c.Limit.Algorithm != LeakyBucket && c.Limit.Algorithm != SlidingLog && !c.always()
+	if c.Hold <= 0 || c.Prepaid || c.always() {
+		return false
+	}
+	return c.Limit.Algorithm != LeakyBucket && c.Limit.Algorithm != SlidingLog && c.Limit.Algorithm != Concurrency
 }

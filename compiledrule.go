@@ -19,6 +19,9 @@ type compiledRule struct {
 	Rule
 	conditions []condition
 	costs      []compiledCost
+	counter    int32 // index of the rule whose counters it charges, usually its own
+	off        bool  // whether the mode of either rule is Off
+	priority   int
 	by         int // index into the set's subjectBy
 	limits     []compiledLimit
 	maxCaller  Limit  // the rule's limit with the numbers of MaxCallerLimit
@@ -68,16 +71,22 @@ func (s *RuleSet) compile(r *compiledRule, rule Rule) []problem {
 		bad("id")("%s", text)
 	}
 	problems = append(problems, s.compileMatch(r)...)
-	s.compileBy(r, bad("by"))
-	problems = append(problems, r.compileLimits()...)
-	r.compileMaxCallerLimit(bad("max_caller_limit"))
+	if rule.Counter == "" {
+		s.compileBy(r, bad("by"))
+		problems = append(problems, r.compileLimits()...)
+		r.compileMaxCallerLimit(bad("max_caller_limit"))
+	}
 	rule.checkCost(bad("cost"))
 	problems = append(problems, s.compileCosts(r)...)
-	r.checkFits(bad)
-	if w := r.weight(); w > MaxWeight {
-		bad("limits")("weight %d: must be at most %d, which a store decides in one step (%s): split the rule", w, MaxWeight, weights)
+	if rule.Counter == "" {
+		r.checkFits(r.limits, bad)
+		if w := r.weight(); w > MaxWeight {
+			bad("limits")("weight %d: must be at most %d, which a store decides in one step (%s): split the rule", w, MaxWeight, weights)
+		}
+		rule.checkRest(bad)
+	} else {
+		rule.checkBorrowed(bad)
 	}
-	rule.checkRest(bad)
 	r.salt = fold(hashParts("enforce", rule.ID))
 	r.exception = exceptionOf(rule.ID, "")
 	return problems
@@ -264,10 +273,10 @@ func limitPath(name string) []string {
 }
 
 // checkFits rejects costs that no limit could ever grant.
-func (r *compiledRule) checkFits(bad func(...string) func(string, ...any)) {
+func (r *compiledRule) checkFits(limits []compiledLimit, bad func(...string) func(string, ...any)) {
 	fits := func(cost int64, path ...string) {
-		for i := range r.limits {
-			l := &r.limits[i]
+		for i := range limits {
+			l := &limits[i]
 			for _, limit := range append(slices.Collect(maps.Values(l.tiers)), l.limit) {
 				if capacity := limit.capacity(); capacity > 0 && cost > capacity && limit.Algorithm != LeakyBucket {
 					bad(path...)("%d: must be at most %d, the capacity of %s: otherwise every request is denied", cost, capacity, limit)
@@ -293,7 +302,7 @@ func (r *compiledRule) allConditions() []condition {
 
 // always reports whether the rule charges every request, regardless of its attributes.
 func (r *compiledRule) always() bool {
-	return r.Mode != Off && len(r.conditions) == 0 && r.When.Holds == nil && r.Priority == 0
+	return !r.off && len(r.conditions) == 0 && r.When.Holds == nil && r.priority == 0
 }
 
 // checkRest checks the fields of a rule that depend on no limit or match.
@@ -307,13 +316,21 @@ func (r *Rule) checkRest(bad func(...string) func(string, ...any)) {
 	case r.EnforcePercent > 0 && r.By != nil && len(r.By) == 0:
 		bad("enforce_percent")("selects subjects, but by: [] has only one: use mode: shadow first, then enforce")
 	}
-	if r.Overdraw && (r.shapes() || r.Candidate.Limit != (Limit{}) || len(r.Candidate.Limits) > 0) {
+	if r.uses(Concurrency) {
+		if r.Overdraw {
+			bad("overdraw")("not supported with a concurrency limit, which counts requests in flight: remove one of them")
+		}
+		if r.MaxCallerLimit != (Limit{}) {
+			bad("max_caller_limit")("not supported with a concurrency limit: remove one of them")
+		}
+	}
+	if r.Overdraw && (r.uses(LeakyBucket) || r.Candidate.Limit != (Limit{}) || len(r.Candidate.Limits) > 0) {
 		bad("overdraw")("not supported with a leaky_bucket or a candidate: remove one of them")
 	}
 	if r.MaxDelay < 0 {
 		bad("max_delay")("%s: must not be negative", r.MaxDelay)
 	}
-	if r.MaxDelay > 0 && !r.shapes() {
+	if r.MaxDelay > 0 && !r.uses(LeakyBucket) {
 		bad("max_delay")("only a leaky_bucket delays requests, and the rule has none: add algorithm: leaky_bucket")
 	}
 	for _, e := range []struct {
@@ -324,6 +341,7 @@ func (r *Rule) checkRest(bad func(...string) func(string, ...any)) {
 		{"mode", uint8(r.Mode), modeNames},
 		{"on_missing", uint8(r.OnMissing), onMissingNames},
 		{"on_store_failure", uint8(r.OnStoreFailure), onStoreFailureNames},
+		{"on_hold_expiry", uint8(r.OnHoldExpiry), onHoldExpiryNames},
 		{"expose", uint8(r.Expose), exposeNames},
 	} {
 		if int(e.value) >= len(e.values) {
@@ -332,15 +350,15 @@ func (r *Rule) checkRest(bad func(...string) func(string, ...any)) {
 	}
 }
 
-// shapes reports whether any limit may delay requests.
-func (r *Rule) shapes() bool {
+// uses reports whether a limit of the rule, of its tiers or of its candidate has an algorithm.
+func (r *Rule) uses(a Algorithm) bool {
 	plans := append(slices.Collect(maps.Values(r.Tiers)), r.Candidate, Plan{Limit: r.Limit, Limits: r.Limits})
 	for _, p := range plans {
-		if p.Limit.Algorithm == LeakyBucket {
+		if p.Limit.Algorithm == a {
 			return true
 		}
 		for _, l := range p.Limits {
-			if l.Algorithm == LeakyBucket {
+			if l.Algorithm == a {
 				return true
 			}
 		}
@@ -367,7 +385,7 @@ func checkName(name string, maxLen int, extra string) string {
 
 // matches reports whether all conditions hold in the current reading.
 func (r *compiledRule) matches(v *view) bool {
-	if r.Mode == Off {
+	if r.off {
 		return false
 	}
 	return allHold(r.conditions, v) && (r.When.Holds == nil || r.When.Holds(v.readingAttributes()))
@@ -376,11 +394,11 @@ func (r *compiledRule) matches(v *view) bool {
 // superior returns the index in found of a rule that displaces found[i], or -1.
 func (s *RuleSet) superior(found []int32, i int) int {
 	r := &s.rules[found[i]]
-	if r.Priority == 0 {
+	if r.priority == 0 {
 		return -1
 	}
 	for j, n := range found {
-		if other := &s.rules[n]; other.by == r.by && other.Priority > r.Priority {
+		if other := &s.rules[n]; other.by == r.by && other.priority > r.priority {
 			return j
 		}
 	}

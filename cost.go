@@ -67,6 +67,20 @@ func (c *Cost) of(req *Request, base int64) int64 {
 	return cost * times
 }
 
+// scale returns how many units one more of the caller's number costs: of the attribute, or of Request.Cost if the caller gives one. It
+// returns 0 if the cost does not depend on it.
+func (c *Cost) scale(unit, requestCost int64) int64 {
+	switch {
+	case c.From != "":
+		return max(1, requestCost)
+	case requestCost > 0 && c.Max > 0:
+		return 1
+	case requestCost > 0:
+		return max(1, unit)
+	}
+	return 0
+}
+
 // base returns the cost of a request that no entry of the cost table matches.
 func (c *Cost) base() int64 { return max(c.Default, 1) }
 

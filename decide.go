@@ -12,14 +12,13 @@ import "time"
 // precedes it; the store deletes it, whether or not Decide allows the request.
 //
 // Every charge is decided, even after one was denied. If an enforcing charge does not fit, no ordinary charge is recorded, and an
-// observing charge is recorded only if no other counter than its twin denied. Refunds, credits, releases and forced charges are
-// always recorded.
+// observing charge is recorded only if no other counter than its twin denied. Refunds, credits, releases, forced charges and SetSlots
+// are always recorded.
 func Decide(charges []Charge, states []State, results []Result, now time.Time) bool {
 	return decide(charges, states, results, micros(now), false)
 }
 
-// DecideDenied decides charges as Decide does, for a request that was denied elsewhere: it records only refunds, credits, releases
-// and forced charges.
+// DecideDenied decides charges as Decide does, for a request that was denied elsewhere: it records only what is always recorded.
 func DecideDenied(charges []Charge, states []State, results []Result, now time.Time) {
 	decide(charges, states, results, micros(now), true)
 }

@@ -1,13 +1,17 @@
 package headgate
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Decision is a Limiter's decision on a request. It is always valid, even while the store is unavailable.
 type Decision struct {
 	// Allowed is whether the request is allowed.
 	Allowed bool
 	// RetryAfter is the wait after which the request could be allowed if no other request is charged in between: the longest wait
-	// of all limits that deny it. It is 0 if the request is allowed, and Never if it can never be.
+	// of all limits that deny it. It is 0 if the request is allowed and Never if it can never be. If only concurrency limits deny the
+	// request, it is an estimate by Begin, from how long requests have been in flight, and Unknown otherwise.
 	RetryAfter time.Duration
 	// Delay is how long to delay an allowed request before serving it: the longest delay of all leaky buckets.
 	Delay time.Duration
@@ -15,12 +19,17 @@ type Decision struct {
 	Limits []LimitDecision
 	// Exempt has the IDs of the rules that matched but do not apply because the request is exempt from them.
 	Exempt []string
+	// Skipped has the IDs of the rules with concurrency limits that were not applied, because the caller does not report the end of
+	// requests; see Limiter.Begin.
+	Skipped []string
 	// Path is how the decision was made.
 	Path Path
 	// Version is the version of the rules that were applied.
 	Version string
 	// Time is the store's time of the decision; zero if the store was not called or did not respond.
 	Time time.Time
+
+	slots *heldSlots
 }
 
 // Path is how a decision was made: by the store, by this node or by the rules alone.
@@ -82,6 +91,8 @@ type LimitDecision struct {
 	Exposed bool
 	// Metered is whether this limit reports the usage of a rule with Rule.Meter. Only the first limit of the rule does.
 	Metered bool
+	// Held is whether the units of a reservation are held: they are charged by Commit, not by Reserve.
+	Held bool
 	// Missing is the attribute that the request lacks, if the rule denies such requests.
 	Missing string
 	// Result is the store's result.
@@ -152,10 +163,17 @@ func (l *LimitDecision) before(other *LimitDecision) bool {
 	return min(l.Remaining, capacity)*otherCapacity < min(other.Remaining, otherCapacity)*capacity
 }
 
-// longer reports whether wait a is longer than b; Never is the longest.
-func longer(a, b time.Duration) bool {
-	if b == Never {
-		return false
+// longer reports whether wait a is longer than b. Never is the longest. An unknown wait is longer than none but shorter than any known
+// one, which is a lower bound on both together.
+func longer(a, b time.Duration) bool { return waitOrder(a) > waitOrder(b) }
+
+// waitOrder returns a wait as a number that compares as longer specifies.
+func waitOrder(wait time.Duration) time.Duration {
+	switch wait {
+	case Never:
+		return math.MaxInt64
+	case Unknown:
+		return 1 // known waits are whole microseconds
 	}
-	return a == Never || a > b
+	return wait
 }

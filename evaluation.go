@@ -17,11 +17,17 @@ type evaluation struct {
 	results  []Result
 	info     []chargeInfo
 	exempt   []string // IDs of matching rules that the request is exempt from
-	denied   bool     // a rule denies without the store
+	// contributions are the costs of the matching rules, sorted by the rule whose counters they charge, the highest cost first. They are
+	// only for a set with rules that charge the counters of others, and only of the last request.
+	contributions []contribution
+	denied        bool // a rule denies without the store
 	// callerLimit is the limit that the caller requested; nil if none.
 	callerLimit *Limit
 	// overdrafts is the number of forced charges that overdraw has appended.
 	overdrafts int
+	slots      slotUse
+	tickets    []slotTicket // of the charges on concurrency limits
+	skipped    []string     // IDs of rules with a concurrency limit that was skipped
 }
 
 // chargeInfo is what an evaluation knows about a charge in addition to the Charge.
@@ -32,6 +38,9 @@ type chargeInfo struct {
 	repeated    bool // charges another reading of the same request
 	missing     string
 	overdraft   int32 // index of the forced charge that records the cost of this one; 0 if there is none
+	// unit, scale and settled are set for reservations: the cost of a request with Request.Cost 1, how many units one more of the
+	// caller's number costs, and the cost that was settled before.
+	unit, scale, settled int64
 }
 
 // notShared is the by of a subject that belongs to one reading only.
@@ -48,13 +57,13 @@ type knownSubject struct {
 func (ev *evaluation) prepare(l *Limiter, set *RuleSet, req Request) error {
 	ev.set = set
 	ev.denied = false
-	ev.found = ev.found[:0]
+	ev.found, ev.contributions = ev.found[:0], ev.contributions[:0]
 	if req.Rule != "" {
 		n, ok := set.byID[req.Rule]
 		if !ok {
 			return unknownRule(req.Rule)
 		}
-		if set.rules[n].Mode != Off {
+		if !set.rules[n].off {
 			ev.found = append(ev.found, n)
 		}
 	}
@@ -71,22 +80,35 @@ func (ev *evaluation) prepare(l *Limiter, set *RuleSet, req Request) error {
 	lookup := l.exceptions.lookup(ev.view.attributes)
 	for _, n := range ev.found {
 		rule := &set.rules[n]
-		if _, by := lookup.exemption(rule); by != "" {
+		if ev.exempts(&lookup, n) {
 			ev.exempt = append(ev.exempt, rule.ID)
 			continue
 		}
 		cost := rule.Cost.of(&req, ev.baseCost(n, req.Rule != ""))
-		if ev.countsReadings(rule) {
-			ev.chargeReadings(l, &lookup, n, cost, req.Rule != "")
+		if set.borrowing {
+			ev.contributions = append(ev.contributions, contribution{counter: rule.counter, rule: n, cost: cost})
 			continue
 		}
-		subject, missing := ev.subject(l, set, rule)
-		if missing != "" && rule.OnMissing == SkipMissing {
-			continue
-		}
-		ev.charge(&lookup, n, subject, missing, cost)
+		ev.apply(l, &lookup, n, cost, req.Rule != "")
+	}
+	if set.borrowing {
+		ev.applyContributions(l, &lookup, req.Rule != "")
 	}
 	return nil
+}
+
+// apply appends the charges of rule n for each subject that the request is counted by.
+func (ev *evaluation) apply(l *Limiter, lookup *exceptionLookup, n int32, cost int64, byID bool) {
+	rule := &ev.set.rules[n]
+	if ev.countsReadings(rule) {
+		ev.chargeReadings(l, lookup, n, cost, byID)
+		return
+	}
+	subject, missing := ev.subject(l, ev.set, rule)
+	if missing != "" && rule.OnMissing == SkipMissing {
+		return
+	}
+	ev.charge(lookup, n, subject, missing, cost)
 }
 
 // baseCost returns what a request costs by rule n if the caller does not replace it: by the first matching entry of the cost table, in
@@ -148,24 +170,42 @@ func (ev *evaluation) charge(lookup *exceptionLookup, n int32, subject Subject, 
 	tier := ev.view.values[slotTier]
 	for i := range rule.limits {
 		limit := &rule.limits[i]
-		c, a := ev.add()
-		c.Subject, c.Cost, c.MaxDelay, c.Observe = subject, cost, rule.MaxDelay, !enforced
-		c.Strict, c.Critical, c.OnStoreFailure = rule.Strict, rule.Critical, rule.OnStoreFailure
-		a.rule, a.limit, a.exposed, a.missing = n, int32(i), exposed, missing
-		if o, ok := lookup.override(subject, limit.exception); ok {
-			c.Limit, a.origin = o.limit.limit(), FromOverride
-		} else if ev.callerLimit != nil && rule.maxCaller.Count > 0 {
-			c.Limit, a.origin = rule.callerLimit(ev.callerLimit), FromOverride
-		} else if t, ok := limit.tiers[tier]; ok && tier != "" {
-			c.Limit, a.origin = t, FromTier
-		} else {
-			c.Limit = limit.limit
+		to, origin := ev.limitFor(lookup, rule, limit, subject, tier)
+		if ev.skips(&to, rule) {
+			continue
 		}
+		c, a := ev.add()
+		c.Subject, c.Limit, c.Cost, c.MaxDelay, c.Observe = subject, to, cost, rule.MaxDelay, !enforced
+		c.Strict, c.Critical, c.OnStoreFailure = rule.Strict, rule.Critical, rule.OnStoreFailure
+		a.rule, a.limit, a.origin, a.exposed, a.missing = n, int32(i), origin, exposed, missing
 		c.Counter = limit.counters[c.Limit.Algorithm]
-		if limit.hasCandidate && a.origin == FromRule {
+		if limit.hasCandidate && a.origin == FromRule && !ev.skips(&limit.candidate, rule) {
 			ev.addCandidate(limit)
 		}
 	}
+}
+
+// limitFor returns the limit in force for a subject: of an override, of the caller, of the tier or of the rule.
+func (ev *evaluation) limitFor(lookup *exceptionLookup, rule *compiledRule, limit *compiledLimit, subject Subject, tier string) (Limit, Origin) {
+	if o, ok := lookup.override(subject, limit.exception); ok {
+		return o.limit.limit(), FromOverride
+	}
+	if ev.callerLimit != nil && rule.maxCaller.Count > 0 {
+		return rule.callerLimit(ev.callerLimit), FromOverride
+	}
+	if t, ok := limit.tiers[tier]; ok && tier != "" {
+		return t, FromTier
+	}
+	return limit.limit, FromRule
+}
+
+// skips reports whether a limit cannot be applied because the caller does not report the end of the request, and records the rule if so.
+func (ev *evaluation) skips(l *Limit, rule *compiledRule) bool {
+	if ev.slots != slotsSkipped || l.Algorithm != Concurrency {
+		return false
+	}
+	ev.skipped = append(ev.skipped, rule.ID)
+	return true
 }
 
 // addCandidate appends a charge on the candidate of the limit whose charge was appended last.
@@ -271,14 +311,21 @@ func (ev *evaluation) fail(ctx context.Context, store Store) {
 		}
 		denied = denied || !ev.results[i].Allowed && !ev.charges[i].Observe
 	}
-	if !denied {
-		return
+	if denied {
+		ev.undo(ctx, store, ev.results)
 	}
+}
+
+// undo refunds what the store has granted.
+func (ev *evaluation) undo(ctx context.Context, store Store, results []Result) {
 	var refunds []Charge
-	for i := range ev.results {
-		if undo, ok := ev.charges[i].Undo(&ev.results[i]); ok && ev.results[i].Err == nil {
+	for i := range results {
+		if ev.charges[i].Limit.Algorithm == Concurrency {
+			continue // the keeper releases them
+		}
+		if undo, ok := ev.charges[i].Undo(&results[i]); ok && results[i].Err == nil {
 			refunds = append(refunds, undo)
-			ev.results[i].Granted = 0
+			results[i].Granted = 0
 		}
 	}
 	if len(refunds) > 0 {
@@ -308,7 +355,7 @@ func (ev *evaluation) decisionOf(from, to int, path Path, exempt []string) Decis
 		l := &d.Limits[len(d.Limits)-1]
 		l.Rule, l.Name, l.Limit, l.Origin = rule.ID, rule.limits[a.limit].name, c.Limit, a.origin
 		l.Subject, l.Counter, l.Cost = c.Subject, c.Counter, c.Cost
-		l.Enforced, l.Exposed, l.Missing = !c.Observe, a.exposed, a.missing
+		l.Enforced, l.Exposed, l.Held, l.Missing = !c.Observe, a.exposed, c.Holds(), a.missing
 		l.Metered = rule.Meter && a.limit == 0 && a.origin != FromCandidate && !a.repeated
 		l.Result = *result
 		if forced := &ev.results[a.overdraft]; a.overdraft > 0 && forced.Err == nil {
@@ -342,6 +389,9 @@ func (ev *evaluation) decisionOf(from, to int, path Path, exempt []string) Decis
 			d.Path = PathExempt
 		}
 	}
+	if len(ev.skipped) > 0 {
+		d.Skipped = slices.Compact(slices.Clone(ev.skipped))
+	}
 	return d
 }
 
@@ -354,4 +404,7 @@ func (ev *evaluation) reset() {
 	clear(ev.info)
 	ev.charges, ev.results, ev.info, ev.subjects = ev.charges[:0], ev.results[:0], ev.info[:0], ev.subjects[:0]
 	ev.exempt = ev.exempt[:0]
+	ev.slots, ev.skipped = slotsSkipped, ev.skipped[:0]
+	clear(ev.tickets)
+	ev.tickets = ev.tickets[:0]
 }

@@ -34,7 +34,7 @@ func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error)
 	ev, _ := l.evaluations.Get().(*evaluation)
 	defer l.release(ev)
 	set := l.rules.Load()
-	req.Rule = ""
+	req.Rule, ev.slots = "", slotsPeeked
 	_ = ev.prepare(l, set, req) // it fails only for an unknown Request.Rule
 	e := Explanation{Rules: make([]RuleExplanation, len(set.rules))}
 	if set.mode == Off {
@@ -85,17 +85,28 @@ func (ev *evaluation) explain(lookup *exceptionLookup, n int32, displaced map[in
 		return e
 	}
 	superior, matches := displaced[n]
+	target := &ev.set.rules[rule.counter]
 	if !matches {
 		e.Why = rule.mismatch(&ev.view)
+		if rule.off && rule.Mode != Off {
+			e.Why = fmt.Sprintf("charges the counters of rule %q, whose mode is off", target.ID)
+		}
 		return e
 	}
 	if superior >= 0 {
 		other := &ev.set.rules[superior]
-		e.Why = fmt.Sprintf("displaced by rule %q: its priority %d is above %d and it counts by the same attributes", other.ID, other.Priority, rule.Priority)
+		e.Why = fmt.Sprintf("displaced by rule %q: its priority %d is above %d and it counts by the same attributes", other.ID, other.priority, rule.priority)
 		return e
 	}
-	if x, by := lookup.exemption(rule); by != "" {
+	for _, r := range []*compiledRule{rule, target} {
+		x, by := lookup.exemption(r)
+		if by == "" {
+			continue
+		}
 		e.Why = "exempt by " + by + expirySuffix(x.expires) + reasonSuffix(x.reason.Value())
+		if r != rule {
+			e.Why += fmt.Sprintf(" from rule %q, whose counters it charges", r.ID)
+		}
 		return e
 	}
 	e.Subject = Attributes{}
@@ -107,7 +118,7 @@ func (ev *evaluation) explain(lookup *exceptionLookup, n int32, displaced map[in
 			missing = name
 		}
 	}
-	if missing != "" && rule.OnMissing == SkipMissing {
+	if missing != "" && target.OnMissing == SkipMissing {
 		e.Why, e.Subject = "the request has no "+missing+", and on_missing is skip", nil
 		return e
 	}
@@ -132,7 +143,17 @@ func (ev *evaluation) firstCounted(n int32) Attributes {
 // remarks returns what is unusual about how a rule applies.
 func (ev *evaluation) remarks(lookup *exceptionLookup, n int32, missing string) []string {
 	var remarks []string
-	rule := &ev.set.rules[n]
+	counter := ev.set.rules[n].counter
+	rule := &ev.set.rules[counter]
+	if counter != n {
+		remarks = append(remarks, fmt.Sprintf("charges the counters of rule %q", rule.ID))
+	}
+	contributions := ev.contributionsTo(counter)
+	for _, c := range contributions {
+		if highest := &contributions[0]; c.rule == n && c.cost < highest.cost {
+			remarks = append(remarks, fmt.Sprintf("charged at the cost of rule %q: %d instead of %d", ev.set.rules[highest.rule].ID, highest.cost, c.cost))
+		}
+	}
 	switch {
 	case missing != "" && rule.OnMissing == DenyMissing:
 		remarks = append(remarks, "the request has no "+missing+", and on_missing is deny")
@@ -141,7 +162,7 @@ func (ev *evaluation) remarks(lookup *exceptionLookup, n int32, missing string) 
 	}
 	subjects := 1
 	for i, a := range ev.info {
-		if a.rule != n {
+		if a.rule != counter {
 			continue
 		}
 		c := &ev.charges[i]

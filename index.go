@@ -94,7 +94,7 @@ func newIndex(rules []compiledRule) (index, []check) {
 	checks := make([]check, len(rules))
 	for i := range rules {
 		r := &rules[i]
-		if r.Mode == Off {
+		if r.off {
 			continue
 		}
 		best, keys := r.bestCondition(count)

@@ -19,6 +19,10 @@ const (
 	minWindow = time.Millisecond
 	maxWindow = 366 * 24 * time.Hour
 	maxRefill = 10 * maxWindow
+
+	minLease     = time.Second
+	maxLease     = time.Hour
+	defaultLease = 10 * time.Second
 )
 
 // Algorithm is how a limit counts. Use TokenBucket unless there is a reason not to: it has no window edge to exploit, and its
@@ -39,9 +43,12 @@ const (
 	SlidingWindow
 	// SlidingLog stores a timestamp per charge: exactly Count in any span of one window.
 	SlidingLog
+	// Concurrency allows Count units to be in use at a time: they are acquired and released by holders, such as nodes. Window is
+	// the lease, after which the units of a holder that has not renewed it are free again.
+	Concurrency
 )
 
-var algorithmNames = [...]string{"token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"}
+var algorithmNames = [...]string{"token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log", "concurrency"}
 
 // String returns the algorithm's name in rule files: "token_bucket".
 func (a Algorithm) String() string { return nameOf(algorithmNames[:], a) }
@@ -74,7 +81,8 @@ type Limit struct {
 	Calendar Calendar
 	// Count is how many units are allowed per Window.
 	Count int64
-	// Window is the span of Count, from a millisecond to 366 days.
+	// Window is the span of Count, from a millisecond to 366 days. For a concurrency limit it is the lease, from a second to an
+	// hour.
 	Window time.Duration
 	// Burst is the capacity of a token bucket; 0 means Count.
 	Burst int64
@@ -100,14 +108,25 @@ func PerDay(n int64) Limit { return Per(n, 24*time.Hour) }
 // Per returns a token bucket of n units per window.
 func Per(n int64, window time.Duration) Limit { return Limit{Count: n, Window: window} }
 
+// Concurrent returns a limit of n units in use at a time, for example n requests in flight. It applies to requests that Limiter.Begin
+// decides.
+func Concurrent(n int64) Limit { return Limit{Algorithm: Concurrency, Count: n, Window: defaultLease} }
+
 // Quota returns a limit of n units per calendar unit in a time zone (nil means UTC): Quota(100_000, Month, berlin).
 func Quota(n int64, unit Calendar, zone *time.Location) Limit {
 	return Limit{Algorithm: FixedWindow, Count: n, Calendar: unit, TimeZone: zone}
 }
 
 // String returns the complete limit in the notation of rule files: "10/minute", "1000/minute, burst 200",
-// "5/15m, fixed_window on the clock", "100000/month in Europe/Berlin from day 15".
+// "5/15m, fixed_window on the clock", "100000/month in Europe/Berlin from day 15", "20 concurrent, lease 1m".
 func (l Limit) String() string {
+	if l.Algorithm == Concurrency {
+		text := strconv.FormatInt(l.Count, 10) + " concurrent"
+		if l.Window != defaultLease {
+			text += ", lease " + spanName(l.Window)
+		}
+		return text
+	}
 	text := strconv.FormatInt(l.Count, 10) + "/"
 	if l.Calendar != NoCalendar {
 		text += l.Calendar.String() + " in UTC"
@@ -146,6 +165,11 @@ func windowName(w time.Duration) string {
 	if w > day && w%day == 0 {
 		return strconv.FormatInt(int64(w/day), 10) + "d"
 	}
+	return spanName(w)
+}
+
+// spanName returns a span without zero units at its end: "15m", "1h30m".
+func spanName(w time.Duration) string {
 	text := w.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -197,6 +221,9 @@ func (l *Limit) validate() error {
 }
 
 func (l *Limit) validateWindow() error {
+	if l.Algorithm == Concurrency && (l.Window < minLease || l.Window > maxLease) {
+		return fmt.Errorf("lease %s: must be %s to %s", l.Window, spanName(minLease), spanName(maxLease))
+	}
 	if l.Window < minWindow || l.Window > maxWindow {
 		return fmt.Errorf("window %s: must be %s to %d days", l.Window, minWindow, maxWindow/(24*time.Hour))
 	}

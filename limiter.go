@@ -12,9 +12,11 @@ import (
 // Choose the method by when the cost of a request is known and how many requests are decided together:
 //
 //   - [Limiter.Check] decides a request and charges it. Most callers need only this method.
+//   - [Limiter.Begin] does the same for callers that report the end of the request: only it applies concurrency limits.
 //   - [Limiter.Peek] returns the decision that Check would return, without charging.
 //   - [Limiter.Reserve] holds an estimated cost if the actual cost is known only after the request. [Limiter.Commit] charges the
-//     actual cost, and [Limiter.Cancel] releases the hold; one of them ends a reservation.
+//     actual cost, and [Limiter.Cancel] releases the hold; one of them ends a reservation. [Limiter.Extend] continues it, for
+//     example for a long stream.
 //   - [Limiter.CheckAll] decides several requests together: all of them are charged, or none.
 //   - [Limiter.Refund] gives back what a request costs, for example after the work failed.
 //   - [Limiter.Explain] returns the decision and, for every rule, why it applies or not, without charging. It is for operators,
@@ -33,6 +35,7 @@ type core struct {
 	signing     []byte  // key for reservation tokens; nil without Options.Secret
 	global      Subject // subject of rules with one counter for all requests
 	evaluations sync.Pool
+	slots       *slotKeeper
 }
 
 // Options configure a Limiter. The zero value is valid.
@@ -61,6 +64,7 @@ func NewLimiter(store Store, rules *RuleSet, options Options) *Limiter {
 	l.global, _ = l.subjects.of(nil, nil)
 	l.exceptions = newExceptions(l.subjects, options.Clock)
 	l.evaluations.New = func() any { return &evaluation{} }
+	l.slots = newSlotKeeper(store)
 	l.rules.Store(rules)
 	return l
 }
@@ -85,16 +89,17 @@ func (l *Limiter) Exceptions() *Exceptions { return l.exceptions }
 // Check charges the request even if ctx is done, and returns when the store does, which has its own deadline. Callers that care
 // whether the client is still connected must check ctx themselves.
 func (l *Limiter) Check(ctx context.Context, req Request) (Decision, error) {
-	return l.evaluate(ctx, CallCheck, req, (*evaluation).check)
+	return l.evaluate(ctx, CallCheck, req, slotsSkipped, (*evaluation).check)
 }
 
 // evaluate makes the charges of a request, calls decide on them and reports the decision to the observer.
 func (l *Limiter) evaluate(
-	ctx context.Context, call Call, req Request, decide func(*evaluation, context.Context, Store) (Decision, error),
+	ctx context.Context, call Call, req Request, slots slotUse, decide func(*evaluation, context.Context, Store) (Decision, error),
 ) (d Decision, err error) {
 	begun := l.observer.begin()
 	ev, _ := l.evaluations.Get().(*evaluation)
 	defer l.release(ev)
+	ev.slots = slots
 	if err = ev.prepare(l, l.rules.Load(), req); err != nil {
 		d = ev.decision(PathNone)
 	} else {

@@ -17,70 +17,127 @@ const DefaultHold = time.Minute
 var (
 	// ErrUnknownRule means that no rule has the ID in Request.Rule.
 	ErrUnknownRule = errors.New("rule not found")
-	// ErrInvalidToken means that a token was not made by Reserve with the same secret.
+	// ErrInvalidToken means that a token was not made by Reserve or Extend with the same secret, or that a token to extend was
+	// committed, cancelled or extended before.
 	ErrInvalidToken = errors.New("invalid reservation token")
+
+	errEnded = fmt.Errorf("%w: it was committed, cancelled or extended before", ErrInvalidToken)
 )
 
-// Reservation is the result of Limiter.Reserve.
+// Reservation is the result of Limiter.Reserve and Limiter.Extend.
 type Reservation struct {
 	Decision Decision
-	// Token identifies the reservation in Commit and Cancel, on any node with the same secret. It is nil if there is nothing to
-	// commit: the request was denied, or no limit applies.
+	// Token identifies the reservation in Commit, Cancel and Extend, on any node with the same secret. It is nil if there is nothing
+	// to commit: the request was denied, or no limit applies.
 	Token []byte
+	// Covered is the total cost of the request, in the caller's number (Request.Cost, or the attribute that rules read the cost from),
+	// that is reserved: call Extend before the actual cost exceeds it. It is MaxCost if no limit applies.
+	Covered int64
 }
 
 // Reserve decides a request whose cost is known only after it was served, such as the tokens of a language model. It holds the
 // expected cost until Commit or Cancel, or until hold has passed; 0 means DefaultHold. Held units are unavailable to other
-// requests, so that requests in flight cannot spend the same units. They become available again automatically when the hold
-// expires.
+// requests, so that requests in flight cannot spend the same units. Rule.OnHoldExpiry determines what happens to them when the
+// hold expires; by default they become available again.
 //
 // The token is signed with a key derived from Options.Secret, or else with the store's key. With neither, or if the store is
 // unavailable before this node has fetched the store's key, nothing is reserved or charged and the error wraps ErrUnavailable.
 //
 // Leaky buckets and sliding logs cannot hold units: they are charged at once, and Commit and Cancel correct the charge.
-func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) (Reservation, error) {
-	var token []byte
-	d, err := l.evaluate(ctx, CallReserve, req, func(ev *evaluation, ctx context.Context, store Store) (d Decision, err error) {
-		d, token, err = l.reserve(ctx, ev, req.Cost, hold)
-		return d, err
+func (l *Limiter) Reserve(ctx context.Context, req Request, hold time.Duration) (r Reservation, err error) {
+	r.Decision, err = l.evaluate(ctx, CallReserve, req, slotsSkipped, func(ev *evaluation, ctx context.Context, _ Store) (Decision, error) {
+		r, err = l.reserve(ctx, ev, &req, hold)
+		return r.Decision, err
 	})
-	return Reservation{d, token}, err
+	return r, err
 }
 
 // reserve decides an evaluation's charges as holds and seals them in a token.
-func (l *Limiter) reserve(ctx context.Context, ev *evaluation, cost int64, hold time.Duration) (d Decision, token []byte, err error) {
-	if hold < 0 || hold > MaxHold {
-		return d, nil, fmt.Errorf("hold %v: must be 0 to %v", hold, MaxHold)
-	}
-	keys, err := l.signingKeys(ctx)
+func (l *Limiter) reserve(ctx context.Context, ev *evaluation, req *Request, hold time.Duration) (r Reservation, err error) {
+	keys, err := l.reservationKeys(ctx, hold)
 	if err != nil {
-		return d, nil, err
+		return r, err
+	}
+	ev.hold(req, hold)
+	if r.Decision = ev.decide(ctx, l.store); !r.Decision.Allowed {
+		return r, nil
+	}
+	parts := ev.reserved(hold)
+	if r.Token, err = sealBounded(keys[0], parts); err != nil {
+		charges, _ := settlement(parts, func(*reserved) int64 { return 0 }, claimedFirst, 0)
+		_ = take(ctx, l.store, charges, make([]Result, len(charges))) // if it fails, the holds expire
+		return Reservation{}, err
+	}
+	r.Covered = ev.covered()
+	return r, nil
+}
+
+// reservationKeys checks the length of a hold and returns the keys that tokens are signed with.
+func (l *Limiter) reservationKeys(ctx context.Context, hold time.Duration) ([][]byte, error) {
+	if hold < 0 || hold > MaxHold {
+		return nil, fmt.Errorf("hold %v: must be 0 to %v", hold, MaxHold)
+	}
+	return l.signingKeys(ctx)
+}
+
+// hold makes the charges of a request with the expected cost holds. A cost that the caller does not give is 1, unless a rule reads
+// the caller's number from an attribute.
+func (ev *evaluation) hold(expected *Request, hold time.Duration) {
+	number := expected.Cost
+	if number == 0 && !slices.ContainsFunc(ev.found, func(n int32) bool { return ev.set.rules[n].Cost.From != "" }) {
+		number = 1
+	}
+	for i := range ev.contributions {
+		ev.contributions[i].unit = ev.contributions[i].cost / max(1, expected.Cost)
 	}
 	for i := range ev.charges {
-		ev.charges[i].Hold = cmp.Or(hold, DefaultHold)
+		c, a := &ev.charges[i], &ev.info[i]
+		rule := &ev.set.rules[a.rule]
+		c.Hold, c.Prepaid = cmp.Or(hold, DefaultHold), rule.OnHoldExpiry == ChargeHold
+		a.unit = c.Cost / max(1, expected.Cost)
+		for _, by := range ev.contributors(c, a) {
+			a.scale = max(a.scale, ev.set.rules[by.rule].Cost.scale(by.unit, number))
+		}
 	}
-	if d = ev.decide(ctx, l.store); !d.Allowed {
-		return d, nil, nil
-	}
+}
+
+// reserved returns the parts of a reservation whose charges were decided. A charge that was denied has a part without units.
+func (ev *evaluation) reserved(hold time.Duration) []reserved {
 	var parts []reserved
-	for i := range d.Limits {
-		c, limit := &ev.charges[i], &d.Limits[i]
-		if c.Cost == 0 || limit.Err == nil && limit.Granted == 0 {
+	for i := range ev.charges {
+		c, a, result := &ev.charges[i], &ev.info[i], &ev.results[i]
+		if c.Cost == 0 || c.Observe && result.Err == nil && result.Granted == 0 {
 			continue // a shadow limit that would have denied records nothing
 		}
-		parts = append(parts, reserved{
-			Rule: limit.Rule, Name: limit.Name, Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Origin: limit.Origin,
-			Observe: c.Observe, Exposed: limit.Exposed, Held: c.Holds(), Receipt: limit.Receipt,
-			Unit: c.Cost / max(1, cost), Cost: c.Cost,
-		})
+		rule := &ev.set.rules[a.rule]
+		p := reserved{
+			Rule: rule.ID, Name: rule.limits[a.limit].name, Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Origin: a.origin,
+			Observe: c.Observe, Exposed: a.exposed, Held: c.Holds(), Receipt: result.Receipt,
+			Unit: a.unit, Cost: c.Cost, Settled: a.settled, Units: ev.reservedUnits(a.rule),
+		}
+		if c.Prepaid && p.Receipt.Units > 0 && !p.Receipt.Local {
+			p.RefundBefore = result.Time.Add(cmp.Or(hold, DefaultHold)).UnixMicro()
+		}
+		parts = append(parts, p)
 	}
-	token = seal(keys[0], parts)
-	if len(token) > maxToken {
-		charges, _ := settlement(parts, func(*reserved) int64 { return 0 }, true, true)
-		_ = take(ctx, l.store, charges, make([]Result, len(charges))) // if it fails, the holds expire
-		return Decision{}, nil, fmt.Errorf("reservation on %d limits: token is %d bytes, must be at most %d: match fewer rules", len(parts), len(token), maxToken)
+	return parts
+}
+
+// covered returns Reservation.Covered of charges that were decided.
+func (ev *evaluation) covered() int64 {
+	covered := int64(MaxCost)
+	for i := range ev.charges {
+		c, a, result := &ev.charges[i], &ev.info[i], &ev.results[i]
+		if a.scale == 0 || c.Observe {
+			continue
+		}
+		units := result.Receipt.Units
+		if result.Err != nil && result.Allowed { // OnStoreFailure allows it
+			units = c.Cost
+		}
+		covered = min(covered, (a.settled+units)/a.scale)
 	}
-	return d, token, nil
+	return covered
 }
 
 // Commit ends a reservation and charges the actual cost, even if it is more than was held or the hold has expired. actual carries
@@ -120,73 +177,16 @@ func (l *Limiter) settle(
 	if err != nil {
 		return Decision{}, err
 	}
-	first, unknown := l.claim(ctx, token, parts)
-	charges, withheld := settlement(parts, cost, first, unknown == nil)
+	s := l.newSettlement(ctx, token, parts, false, cost)
 	results := make([]Result, len(parts))
-	err = take(ctx, l.store, charges, results)
-	switch {
-	case unknown == nil && !first:
-		err = nil // there was nothing to charge
-	case err == nil && withheld:
-		err = unknown
-	}
-	d = Decision{Allowed: true, Path: pathOf(results), Version: set.version, Limits: make([]LimitDecision, len(parts))}
-	for i := range parts {
-		p := &parts[i]
-		d.Limits[i] = LimitDecision{
-			Rule: p.Rule, Name: p.Name, Limit: p.Limit, Origin: p.Origin, Subject: p.Subject, Counter: p.Counter,
-			Cost: charges[i].Cost, Enforced: !p.Observe, Exposed: p.Exposed, Result: results[i],
-		}
-		if charges[i].refunds() {
-			d.Limits[i].Cost = -charges[i].Cost
-		}
-		if n, ok := set.byID[p.Rule]; ok {
-			rule := &set.rules[n]
-			repeated := slices.ContainsFunc(parts[:i], func(o reserved) bool { return o.Rule == p.Rule && o.Name == p.Name && o.Origin != FromCandidate })
-			d.Limits[i].Metered = rule.Meter && p.Origin != FromCandidate && rule.limits[0].name == p.Name && !repeated
-		}
-		if results[i].Time.After(d.Time) {
-			d.Time = results[i].Time
-		}
-	}
-	return d, err
-}
-
-// actualCost returns the actual cost of a request by a limit's rule, or by the rule at the time of Reserve if it was removed.
-func (l *Limiter) actualCost(p *reserved, actual *Request) int64 {
-	unit := Cost{Default: p.Unit}
-	set := l.rules.Load()
-	if n, ok := set.byID[p.Rule]; ok {
-		rule := &set.rules[n]
-		unit.From, unit.Min, unit.Max = rule.Cost.From, rule.Cost.Min, rule.Cost.Max
-	}
-	return min(unit.of(actual, unit.base()), max(maxCommitRatio*p.Cost, p.Cost+p.Limit.Capacity(), unit.Max))
-}
-
-// maxCommitRatio is how many times its reserved cost a commit may charge.
-const maxCommitRatio = 10
-
-// settle returns the charge that ends one part of a reservation at its actual cost.
-func (p *reserved) settle(cost int64) Charge {
-	c := Charge{Subject: p.Subject, Counter: p.Counter, Limit: p.Limit}
-	switch units := p.Receipt.Units; {
-	case p.Held && units > 0:
-		c.Release, c.Cost = p.Receipt, cost
-	case units == 0: // the store was unavailable
-		c.Force, c.Cost = true, cost
-	case cost >= units:
-		c.Force, c.Cost = true, cost-units
-	default:
-		c.Refund, c.Cost = p.Receipt, units-cost
-	}
-	return c
+	return s.decision(set, results, take(ctx, l.store, s.charges, results))
 }
 
 // Refund gives back the cost of a request on all limits that apply, up to what was used; a cost of MaxCost resets them. See
 // Charge.Credit. It needs no receipt, so any caller can give units back to any client. The error is the store's if the store is
 // unavailable.
 func (l *Limiter) Refund(ctx context.Context, req Request) (Decision, error) {
-	return l.evaluate(ctx, CallRefund, req, (*evaluation).refund)
+	return l.evaluate(ctx, CallRefund, req, slotsSkipped, (*evaluation).refund)
 }
 
 func (ev *evaluation) refund(ctx context.Context, store Store) (Decision, error) {
@@ -210,7 +210,7 @@ func (ev *evaluation) refund(ctx context.Context, store Store) (Decision, error)
 
 // Peek returns the decision that Check would return, without charging. Its errors are those of Check.
 func (l *Limiter) Peek(ctx context.Context, req Request) (Decision, error) {
-	return l.evaluate(ctx, CallPeek, req, func(ev *evaluation, ctx context.Context, store Store) (Decision, error) {
+	return l.evaluate(ctx, CallPeek, req, slotsPeeked, func(ev *evaluation, ctx context.Context, store Store) (Decision, error) {
 		d, _ := ev.peek(ctx, store) // if the store is unavailable, OnStoreFailure decides
 		return d, nil
 	})

@@ -26,13 +26,19 @@ type Rule struct {
 	Match Match
 	When  Condition
 
-	// By names the attributes that requests are counted by: requests with the same values share a counter. It is required; Global
-	// means one counter for all requests.
+	// Counter is the ID of another rule whose counters this rule charges instead of having its own. Such a rule has only an ID,
+	// Description, Labels, Match, When, Cost, Costs and a Mode of Enforce or Off; everything else is that of the other rule, which
+	// must not count by path or method. A request is charged once on the counters of a rule, at the highest cost by the rule itself
+	// and all rules that charge its counters, as far as they match the request. If the other rule is Off or the request is exempt from
+	// it, this rule does not apply either; an exemption from this rule only removes its cost.
+	Counter string
+	// By names the attributes that requests are counted by: requests with the same values share a counter. It is required without
+	// Counter; Global means one counter for all requests.
 	By []string
 	// OnMissing is what happens to requests that lack an attribute of By.
 	OnMissing OnMissing
 
-	// Limit is a limit without a name, and Limits are limits by name. A rule needs at least one and may have both.
+	// Limit is a limit without a name, and Limits are limits by name. A rule without Counter needs at least one and may have both.
 	Limit  Limit
 	Limits map[string]Limit
 	// Tiers replace the limits of the same name for requests whose attribute tier equals the key.
@@ -64,6 +70,8 @@ type Rule struct {
 	EnforcePercent int
 	// OnStoreFailure is what the rule does while the store is unavailable.
 	OnStoreFailure OnStoreFailure
+	// OnHoldExpiry is what happens to the units of a reservation that is neither committed nor cancelled before its hold expires.
+	OnHoldExpiry OnHoldExpiry
 	// Strict rules are decided by the store only, never from a node's leases or cached denials.
 	Strict bool
 	// Critical requests are the last whose store calls are rejected when the store is overloaded.
@@ -190,6 +198,18 @@ const (
 	FailDeny
 )
 
+// OnHoldExpiry is what happens to the units of a reservation that is not settled before its hold expires, for example because its node was
+// killed.
+type OnHoldExpiry uint8
+
+const (
+	// ReleaseHold makes the units available again.
+	ReleaseHold OnHoldExpiry = iota
+	// ChargeHold keeps the units charged, as if they had been used: reservations are charged when they are made, and Commit gives
+	// back what was not used.
+	ChargeHold
+)
+
 // Expose is whether clients are shown a rule's limits. The response to a denied request always shows the numbers of the limit
 // that denied it, without the rule's name.
 type Expose uint8
@@ -207,6 +227,7 @@ var (
 	onMissingNames      = []string{"share", "skip", "deny"}
 	modeNames           = []string{"enforce", "shadow", "off"}
 	onStoreFailureNames = []string{"local", "allow", "deny"}
+	onHoldExpiryNames   = []string{"release", "charge"}
 	exposeNames         = []string{"auto", "true", "false"}
 )
 
@@ -218,6 +239,9 @@ func (m Mode) String() string { return nameOf(modeNames, m) }
 
 // String returns the name used in rule files: "local".
 func (o OnStoreFailure) String() string { return nameOf(onStoreFailureNames, o) }
+
+// String returns the name used in rule files: "release".
+func (o OnHoldExpiry) String() string { return nameOf(onHoldExpiryNames, o) }
 
 // String returns "auto", "true" or "false".
 func (e Expose) String() string { return nameOf(exposeNames, e) }

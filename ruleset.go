@@ -21,6 +21,7 @@ type RuleSet struct {
 	index     index
 	checks    []check
 	competing bool // whether any rule has a priority
+	borrowing bool // whether any rule charges the counters of another
 
 	readsPath, readsMethod bool     // whether any rule reads it
 	methods                []string // methods that AnyMethod stands for
@@ -47,6 +48,7 @@ func Compile(rules ...Rule) (*RuleSet, error) {
 		}
 		hash.Write(appendFields(nil, rule))
 	}
+	problems = append(problems, s.resolveCounters()...)
 	if len(problems) == 0 {
 		problems = append(s.collisions(), s.checkWeight()...)
 	}
@@ -55,7 +57,7 @@ func Compile(rules ...Rule) (*RuleSet, error) {
 	}
 	s.index, s.checks = newIndex(s.rules)
 	for i := range s.rules {
-		s.competing = s.competing || s.rules[i].Priority > 0
+		s.competing = s.competing || s.rules[i].priority > 0
 	}
 	s.initReadings()
 	s.names = attributesOf(s.rules)
@@ -211,7 +213,7 @@ func (s *RuleSet) matchReading(v *view, found []int32) []int32 {
 func (s *RuleSet) compete(found []int32) []int32 {
 	competing := false
 	for _, n := range found {
-		competing = competing || s.rules[n].Priority > 0
+		competing = competing || s.rules[n].priority > 0
 	}
 	if !competing {
 		return found

@@ -4,9 +4,10 @@ package headgate
 // store's clock.
 type State struct {
 	// Time is when a bucket was last drained, when a sliding window or a window FromFirst began, when an aligned or calendar window
-	// was last charged, or the time of the newest entry of a log.
+	// was last charged, or the time of the newest entry of a log. For a concurrency limit it is a lower bound on the Until of all
+	// holders: exact when a holder was last dropped or added, and not raised when a holder renews its lease.
 	Time int64
-	// Used is the number of used units of a window or log, or the level of a bucket in millionths of a unit.
+	// Used is the number of used units of a window, a log or all holders, or the level of a bucket in millionths of a unit.
 	Used int64
 	// Prev is the count of the previous window of a sliding window. For a token bucket it is how much has been given back so far,
 	// in millionths modulo 2^52, which later refunds must take into account.
@@ -16,6 +17,11 @@ type State struct {
 	// Log has the charges of a sliding log, oldest first. For the other algorithms it has the held units by the time at which
 	// their holds end, earliest first.
 	Log []LogEntry
+	// Holders are the holders of a concurrency limit. The one whose entry was changed last comes first. A store that keeps them
+	// elsewhere may pass Decide only those that are named by charges of the call, and the number of the others in OtherHolders,
+	// if none of them has expired: Time must then be later than the present.
+	Holders      []SlotHolder
+	OtherHolders int32
 	// Credited is when a token bucket was last credited: the credit may have included the units of any earlier receipt.
 	Credited int64
 	// LastHold is the number of the last hold.

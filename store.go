@@ -34,6 +34,9 @@ func Take(ctx context.Context, store Store, limit Limit, name string, key ...str
 	if err := limit.Validate(); err != nil {
 		return Result{}, fmt.Errorf("limit %q: %w", name, err)
 	}
+	if limit.Algorithm == Concurrency {
+		return Result{}, fmt.Errorf("limit %q: algorithm concurrency: call Store.Take, to acquire and to release", name)
+	}
 	charges := [1]Charge{{
 		Subject: SubjectOf(key...),
 		Counter: CounterOf(name, "", limit.Algorithm),

@@ -30,6 +30,9 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	t.settle(&settled, now)
 	changed := false
 	switch available := t.available(&live, &settled, now) - t.held(&settled); {
+	case t.Algorithm == Concurrency && c.always():
+		r.Allowed = true
+		r.Granted, changed = t.operate(&settled, now)
 	case c.refunds():
 		r.Allowed = true
 		r.Granted, changed = t.refund(&live, &settled, c.Refund, now)
@@ -41,6 +44,8 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 		r.Granted, changed = t.force(&live, &settled, c.releases(), now)
 	case t.MinUnits > t.Capacity:
 		r.RetryAfter = Never
+	case t.Algorithm == Concurrency && (available < t.MinUnits || t.noSlot(&settled)):
+		r.RetryAfter = Unknown
 	case available < t.MinUnits || t.full(&settled):
 		r.RetryAfter = until(now, &live, t.fitsWithHoldsAt(&live, &settled, now))
 	case t.Hold > 0:
@@ -59,6 +64,9 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 			r.Granted = min(available, t.MaxUnits)
 			t.add(&settled, r.Granted, now)
 			r.Receipt = Receipt{Units: r.Granted, Mark: settled.Time}
+			if t.Algorithm == Concurrency {
+				r.Receipt.Mark = t.Seq
+			}
 		}
 	}
 	after := &live
@@ -77,13 +85,16 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	if t.Algorithm == SlidingWindow && settled.Used > 0 {
 		r.UnusedAfter = until(now, after, max(reset+t.Window, held))
 	}
+	if t.Algorithm == Concurrency {
+		r.HolderUnits = t.holderUnits(&settled)
+	}
 	if r.Receipt.Units > 0 && t.bucket() && t.Hold == 0 {
 		r.Receipt.Mark, r.Receipt.Time, r.Receipt.Back = settled.Used, settled.Time, settled.Prev
 		r.Receipt.Empty = now + int64(r.ResetAfter/time.Microsecond)
 	}
 }
 
-// settle advances a state to now: it drains the bucket, rolls the window, and drops expired log entries and holds.
+// settle advances a state to now: it drains the bucket, rolls the window, and drops expired log entries, holds and holders.
 func (t *Terms) settle(s *State, now int64) {
 	if len(s.Log) > 0 && t.Algorithm != SlidingLog {
 		t.dropHolds(s, now)
@@ -95,6 +106,8 @@ func (t *Terms) settle(s *State, now int64) {
 		t.rollFixed(s, now)
 	case SlidingWindow:
 		t.rollSliding(s, now)
+	case Concurrency:
+		t.dropHolders(s, now)
 	default:
 		t.prune(s, now)
 	}
@@ -149,6 +162,8 @@ func (t *Terms) add(s *State, units, now int64) {
 	case SlidingWindow:
 		s.Used += units
 		needed = s.Time + 2*t.Window
+	case Concurrency:
+		t.acquire(s, units, now)
 	default:
 		addToLog(s, units, now, t.Age == 0)
 		needed = s.Time + t.Window
@@ -165,7 +180,8 @@ func (t *Terms) remaining(live, settled *State, now int64) int64 {
 	return available
 }
 
-// resetAt returns when a bucket is empty, the last charge leaves a log, or the current window ends; now if the counter is unused.
+// resetAt returns when a bucket is empty, the last charge leaves a log, the last lease of a concurrency limit or the current window
+// ends; now if the counter is unused.
 // The charges of a sliding window still count in the next window, with decreasing weight.
 func (t *Terms) resetAt(live, settled *State, now int64) int64 {
 	switch {
@@ -175,6 +191,8 @@ func (t *Terms) resetAt(live, settled *State, now int64) int64 {
 		return now
 	case t.Algorithm == FixedWindow:
 		return t.fixedEnd(settled)
+	case t.Algorithm == Concurrency:
+		return settled.Expires * 1_000_000
 	default:
 		return settled.Time + t.Window
 	}

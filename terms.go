@@ -31,13 +31,17 @@ type Terms struct {
 	Mark int64
 	// Own is how much of a token bucket's Mark consists of the refund's own units, in millionths.
 	Own int64
-	// Window is the span of a window or log, and Offset the shift of the subject's aligned windows.
+	// Window is the span of a window or log, or the lease of a concurrency limit, and Offset the shift of the subject's aligned windows.
 	Window, Offset int64
 	// Start and End bound the aligned window that contains the time; End is exclusive.
 	Start, End int64
 	// Tick is the resolution of a sliding window, and PerWindow the number of ticks in a window: at most a million, so that a count
 	// times a number of ticks stays exact.
 	Tick, PerWindow int64
+	// Slots is the operation on a concurrency limit, Holder its holder and Seq its number. Whatever gives units back is ReleaseSlots.
+	Slots  SlotOp
+	Holder uint64
+	Seq    int64
 }
 
 // neverFits is larger than any Capacity.
@@ -100,6 +104,9 @@ func (t *Terms) read(c *Charge, now int64) bool {
 	case FixedWindow:
 		t.Aligned = l.Align != FromFirst || l.Calendar != NoCalendar
 		t.align(c, now)
+	case Concurrency:
+		t.Slots, t.Holder, t.Seq = c.slotOp(), c.Holder, min(max(0, c.Seq), maxExact)
+		t.Mark, t.HoldEnd, t.Age = 0, 0, 0
 	case SlidingWindow:
 		t.Tick = (t.Window + 999_999) / 1_000_000
 		t.PerWindow = (t.Window + t.Tick - 1) / t.Tick

@@ -24,12 +24,24 @@ type reserved struct {
 	// Held is false if the units were recorded at once.
 	Held    bool
 	Receipt Receipt
-	// Unit is the rule's cost of a request with Request.Cost 1, and Cost the expected cost of the request.
+	// Unit is the rule's cost of a request with Request.Cost 1, and Cost the cost that was asked for, in addition to Settled.
 	Unit, Cost int64
+	// Settled is the cost that earlier parts of an extended reservation have settled.
+	Settled int64
+	// RefundBefore is the time in microseconds since 1970 from which prepaid units are not given back; 0 if they are not prepaid.
+	RefundBefore int64
+	// Units are the costs by all rules that charge the counter, if there are other rules than Rule that do.
+	Units []reservedUnit
+}
+
+// reservedUnit is the cost of a request with Request.Cost 1 by a rule.
+type reservedUnit struct {
+	Rule string
+	Unit int64
 }
 
 const (
-	tokenVersion = 4
+	tokenVersion = 5
 	tokenNonce   = 8
 	tokenMAC     = 16
 	// maxToken is the largest token in bytes: in base64 it fits into a call of 64 kB together with the rest of the call.
@@ -54,16 +66,32 @@ func seal(key []byte, parts []reserved) []byte {
 		b = append(b, p.Subject[:]...)
 		b = appendPart(b, zone)
 		for _, n := range [...]int64{
-			int64(p.Counter), int64(p.Origin), flag(p.Observe) | flag(p.Exposed)<<1 | flag(p.Held)<<2 | flag(p.Receipt.Local)<<3,
-			p.Unit, p.Cost,
+			int64(p.Counter), int64(p.Origin), flag(p.Observe) | flag(p.Exposed)<<1 | flag(p.Held)<<2 | flag(p.Receipt.Local)<<3 | flag(len(p.Units) > 0)<<4,
+			p.Unit, p.Cost, p.Settled, p.RefundBefore,
 			int64(p.Limit.Algorithm), p.Limit.Count, int64(p.Limit.Window), p.Limit.Burst, int64(p.Limit.Align),
 			int64(p.Limit.Calendar), int64(p.Limit.AnchorDay),
 			p.Receipt.Units, p.Receipt.Mark, p.Receipt.Time, p.Receipt.Empty, p.Receipt.Back,
 		} {
 			b = binary.AppendVarint(b, n)
 		}
+		if len(p.Units) == 0 {
+			continue
+		}
+		b = binary.AppendVarint(b, int64(len(p.Units)))
+		for _, u := range p.Units {
+			b = binary.AppendVarint(appendPart(b, u.Rule), u.Unit)
+		}
 	}
 	return append(b, sign(key, b)...)
+}
+
+// sealBounded returns a signed token, or an error if it would be too long.
+func sealBounded(key []byte, parts []reserved) ([]byte, error) {
+	token := seal(key, parts)
+	if len(token) > maxToken {
+		return nil, fmt.Errorf("reservation on %d limits: token is %d bytes, must be at most %d: match fewer rules", len(parts), len(token), maxToken)
+	}
+	return token, nil
 }
 
 // deriveKey derives the key that signs tokens from a secret; it returns nil if the secret is empty. The key is bound to the store's
@@ -129,13 +157,18 @@ func (l *Limiter) open(token []byte, keys [][]byte, set *RuleSet) ([]reserved, e
 		p.Counter, p.Origin = Counter(r.number()), Origin(r.number())
 		flags := r.number()
 		p.Observe, p.Exposed, p.Held = flags&1 != 0, flags&2 != 0, flags&4 != 0
-		p.Unit, p.Cost = r.number(), r.number()
+		p.Unit, p.Cost, p.Settled, p.RefundBefore = r.number(), r.number(), r.number(), r.number()
 		p.Limit = Limit{
 			Algorithm: Algorithm(r.number()), Count: r.number(), Window: time.Duration(r.number()), Burst: r.number(),
 			Align: Align(r.number()), Calendar: Calendar(r.number()), AnchorDay: int(r.number()),
 		}
 		p.Receipt = Receipt{
 			Units: r.number(), Mark: r.number(), Time: r.number(), Empty: r.number(), Back: r.number(), Local: flags&8 != 0,
+		}
+		if flags&16 != 0 {
+			for n := r.number(); n > 0 && !r.broken; n-- {
+				p.Units = append(p.Units, reservedUnit{r.text(), r.number()})
+			}
 		}
 		if zone != "" {
 			p.Limit.TimeZone = set.zone(p.Rule, zone)

@@ -6,10 +6,12 @@ import "fmt"
 const MaxWeight = 64
 
 // Weight returns the largest amount of work of a charge on the limit for a store, relative to a charge on a bucket: a sliding log
-// takes more. Charges with a total weight of up to MaxWeight on one server are decided in one step. A store that decides on a
+// and a concurrency limit take more. Charges with a total weight of up to MaxWeight on one server are decided in one step. A store that decides on a
 // remote server splits heavier calls into several steps, and refunds the other steps if one of them denies.
 func (l Limit) Weight() int {
 	switch {
+	case l.Algorithm == Concurrency:
+		return 8
 	case l.Algorithm != SlidingLog:
 		return 1
 	case l.Count <= denseLog:
@@ -28,10 +30,11 @@ func Weight(charges []Charge) (sum int) {
 }
 
 // weights explains the weight of limits in errors.
-const weights = "a limit weighs 1, a sliding_log 8, or 16 above a count of 128; a candidate or overdraw adds as much again"
+const weights = "a limit weighs 1, a concurrency limit 8, a sliding_log 8, or 16 above a count of 128; a candidate or overdraw adds as much again"
 
 // Weight returns the largest total weight of the rule's charges for one request: the sum of Limit.Weight over its limits, including
-// candidates and overdraw. Compile rejects a rule with a weight above MaxWeight.
+// candidates and overdraw. Compile rejects a rule with a weight above MaxWeight. A rule with Counter adds nothing to the weight of the
+// rule whose counters it charges, so that its own weight is 0.
 func (r Rule) Weight() int {
 	c := compiledRule{Rule: r}
 	c.compileLimits()
@@ -60,9 +63,11 @@ func (r *compiledRule) weight() int {
 // checkWeight rejects rules that together charge every request with more than a store decides in one step.
 func (s *RuleSet) checkWeight() []error {
 	sum := 0
+	counted := make([]bool, len(s.rules)) // the rules whose counters are charged
 	for i := range s.rules {
-		if r := &s.rules[i]; r.always() {
-			if sum += r.weight(); sum > MaxWeight {
+		if r := &s.rules[i]; r.always() && !counted[r.counter] {
+			counted[r.counter] = true
+			if sum += s.rules[r.counter].weight(); sum > MaxWeight {
 				return []error{&RuleError{i, r.ID, nil, fmt.Sprintf(
 					"weight %d: the total of all rules that match every request must be at most %d, which a store decides in one step (%s): "+
 						"add a match to some of them", sum, MaxWeight, weights), -1}}
