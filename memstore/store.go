@@ -34,7 +34,7 @@ const (
 // Options configure a Store. The zero value is valid.
 type Options struct {
 	// MaxEntries is the largest number of counters; 0 means 1,000,000. Each takes 80 to 120 bytes, plus 16 bytes per charge in a
-	// sliding log and about 100 bytes per hold. No counter is evicted while at most this many are live: expired counters are
+	// sliding log, 32 bytes per holder of a concurrency limit and about 100 bytes per hold. No counter is evicted while at most this many are live: expired counters are
 	// dropped first. Until they are found there may temporarily be a few more counters.
 	MaxEntries int
 	// Clock returns the store's time; nil means the system clock. Set it to test rules at given times. It is called while counters

@@ -30,7 +30,8 @@ type table struct {
 	share   int // expected number of entries of a full store
 	cursor  int // slot to check next for an expired entry
 	evicted int64
-	logs    logs
+	logs    side[log]
+	holders side[[]headgate.SlotHolder]
 	holds   holdtable.Table
 }
 
@@ -43,7 +44,7 @@ type slot struct {
 	prev    int64
 	expires int64 // 0 in an empty slot
 	hash    uint32
-	log     uint32 // number in logs; 0 means none
+	side    uint32 // number in logs or, with ofHolders, in holders; 0 means none
 }
 
 // key identifies a counter.
@@ -66,10 +67,9 @@ func (t *table) load(k *key, state *headgate.State) int {
 	i := t.find(k)
 	if i >= 0 {
 		s := &t.slots[i]
-		log := t.logs.at(s.log)
-		*state = headgate.State{
-			Time: s.time, Used: s.used, Prev: s.prev, Expires: s.expires, Log: log.entries, Credited: log.credited,
-			LastHold: log.lastHold,
+		*state = headgate.State{Time: s.time, Used: s.used, Prev: s.prev, Expires: s.expires}
+		if s.side != 0 {
+			t.loadSide(s.side, state)
 		}
 	}
 	return i
@@ -96,7 +96,7 @@ func (t *table) keep(k *key, i int, state *headgate.State, now int64) (over bool
 		t.budget.noteExpiry(t.number, state.Expires)
 	}
 	s.time, s.used, s.prev, s.expires = state.Time, state.Used, state.Prev, state.Expires
-	s.log = t.logs.put(s.log, log{state.Log, state.Credited, state.LastHold})
+	s.side = t.keepSide(s.side, state)
 	return over
 }
 
@@ -209,7 +209,7 @@ func (t *table) drop(i int) {
 // remove empties slot i. Each following entry moves forward into the hole unless the hole is before the entry's home slot; the hole
 // is then where the entry was.
 func (t *table) remove(i int) {
-	t.logs.drop(t.slots[i].log)
+	t.dropSide(t.slots[i].side)
 	t.used--
 	hole := i
 	for i = t.next(i); !t.slots[i].empty(); i = t.next(i) {
@@ -241,7 +241,7 @@ func (t *table) rebuild(now int64) {
 	for i := range old {
 		switch s := &old[i]; {
 		case s.expired(now):
-			t.logs.drop(s.log)
+			t.dropSide(s.side)
 		case !s.empty():
 			t.slots[t.free(s.hash)] = *s
 		}

@@ -165,6 +165,13 @@ func (m *tableModel) charge(s *headgate.State) {
 	s.Time, s.Used, s.Prev = m.rand.Int64(), m.rand.Int64(), m.rand.Int64()
 	s.Expires = max(s.Expires, m.now+1+m.rand.Int64N(50))
 	s.Log, s.LastHold, s.Credited = nil, m.rand.Int64N(2), m.rand.Int64N(2)
+	s.Holders = nil
+	if m.rand.IntN(3) == 0 { // a counter has one or the other
+		s.LastHold, s.Credited = 0, 0
+		s.Holders = make([]headgate.SlotHolder, 1+m.rand.IntN(2))
+		s.Holders[0].ID = m.rand.Uint64()
+		return
+	}
 	for range m.rand.IntN(3) {
 		s.Log = append(s.Log, headgate.LogEntry{Time: m.rand.Int64(), Units: 1})
 	}
@@ -187,7 +194,7 @@ func (m *tableModel) forget(kept bool, own key) {
 // compare returns how the table differs from the model, or "".
 func (m *tableModel) compare() string {
 	t := &m.table
-	used, logged, soonest := 0, 0, int64(math.MaxInt64)
+	used, logged, shared, soonest := 0, 0, 0, int64(math.MaxInt64)
 	for i := range t.slots {
 		s := &t.slots[i]
 		if s.empty() {
@@ -205,6 +212,9 @@ func (m *tableModel) compare() string {
 		}
 		if len(state.Log) > 0 || state.LastHold > 0 || state.Credited > 0 {
 			logged++
+		}
+		if len(state.Holders) > 0 {
+			shared++
 		}
 	}
 	logs := 0
@@ -226,11 +236,13 @@ func (m *tableModel) compare() string {
 		return fmt.Sprintf("%d evictions, counted as %d", m.evicted, t.evicted)
 	case logs != logged || logs+len(t.logs.free) != len(t.logs.all):
 		return fmt.Sprintf("%d logs in use and %d free of %d, want %d in use", logs, len(t.logs.free), len(t.logs.all), logged)
+	case shared+len(t.holders.free) != len(t.holders.all):
+		return fmt.Sprintf("%d of %d free, want %d in use", len(t.holders.free), len(t.holders.all), shared)
 	}
 	return ""
 }
 
 func same(a, b headgate.State) bool {
 	return a.Time == b.Time && a.Used == b.Used && a.Prev == b.Prev && a.Expires == b.Expires && slices.Equal(a.Log, b.Log) &&
-		a.LastHold == b.LastHold && a.Credited == b.Credited
+		slices.Equal(a.Holders, b.Holders) && a.LastHold == b.LastHold && a.Credited == b.Credited
 }
