@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ type Comparison struct {
 
 // Compare makes the same random charges on a store and on the specification and returns the first difference. The charges mix costs,
 // limits, times and changes of limits, several limits and subjects per request, peeks, partial, observing and forced charges,
-// refunds, credits, holds and releases, aged charges and steps of the clock. Every field of every result must be equal, except Nodes
+// refunds, credits, holds and releases, aged charges, operations of holders and steps of the clock. Every field of every result must be equal, except Nodes
 // and Rank.
 func Compare(target Target, c Comparison) error {
 	w := newWorld(target, c)
@@ -67,7 +68,7 @@ func (t *Target) takeBoth(ctx context.Context, m *model, charges []headgate.Char
 // compareAll runs Compare for each algorithm.
 func compareAll(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 	target := open(t)
-	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
+	for a := headgate.TokenBucket; a <= headgate.Concurrency; a++ {
 		t.Run(a.String(), func(t *testing.T) {
 			seed := rand.Uint64() //nolint:gosec // printed on failure, not secret
 			if err := Compare(target, Comparison{Charges: perAlgorithm, Seed: seed, Algorithm: a}); err != nil {
@@ -92,6 +93,7 @@ type world struct {
 	waiting  headgate.Charge // a charge with a RetryAfter or ResetAfter, which is in wait
 	wait     time.Duration
 	due      bool // waiting is the next charge
+	seq      int64
 }
 
 type namedLimit struct {
@@ -151,7 +153,7 @@ func (w *world) algorithm() headgate.Algorithm {
 	if w.chance(3, 4) {
 		return w.focus
 	}
-	return headgate.Algorithm(w.rand.IntN(int(headgate.SlidingLog) + 1))
+	return headgate.Algorithm(w.rand.IntN(int(headgate.Concurrency) + 1))
 }
 
 func (w *world) chance(k, n int) bool { return w.rand.IntN(n) < k }
@@ -161,7 +163,11 @@ func oneOf[T any](w *world, values ...T) T { return values[w.rand.IntN(len(value
 // limit returns a random limit, often a small one, so that charges exceed it.
 func (w *world) limit(a headgate.Algorithm) headgate.Limit {
 	if w.narrow {
-		return headgate.Limit{Algorithm: a, Count: oneOf[int64](w, 7, 12, 20), Window: oneOf(w, time.Millisecond, 2*time.Millisecond)}
+		l := headgate.Limit{Algorithm: a, Count: oneOf[int64](w, 7, 12, 20), Window: oneOf(w, time.Millisecond, 2*time.Millisecond)}
+		if a == headgate.Concurrency {
+			l.Window *= 1000
+		}
+		return l
 	}
 	l := headgate.Limit{
 		Algorithm: a,
@@ -238,7 +244,7 @@ func (w *world) advance() {
 			step = -time.Duration(w.rand.Int64N(int64(30 * time.Second)))
 		}
 	case 13, 14:
-		// To the time at which an entry leaves a log, or holds expire.
+		// To the time at which an entry leaves a log, or holds or holders expire.
 		l := w.limits[w.rand.IntN(len(w.limits))*w.rand.IntN(2)]
 		s := w.model.states[counter{w.subjects[0], l.counter}]
 		if len(s.Log) > 0 {
@@ -246,6 +252,9 @@ func (w *world) advance() {
 			if l.Algorithm == headgate.SlidingLog {
 				at = at.Add(l.Window)
 			}
+			step = max(0, at.Sub(w.now)) + oneOf(w, -time.Microsecond, 0, 0)
+		} else if len(s.Holders) > 0 {
+			at := time.UnixMicro(s.Holders[w.rand.IntN(len(s.Holders))].Until)
 			step = max(0, at.Sub(w.now)) + oneOf(w, -time.Microsecond, 0, 0)
 		}
 	case 12:
@@ -328,6 +337,9 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 	if l.Algorithm == headgate.LeakyBucket {
 		c.MaxDelay = oneOf(w, 0, time.Microsecond, 10*time.Millisecond, time.Second, time.Minute, 1000*time.Hour)
 	}
+	if w.chance(1, 20) || c.Limit.Algorithm == headgate.Concurrency { // other limits ignore it
+		w.operate(&c)
+	}
 	switch w.rand.IntN(12) {
 	case 0:
 		c.Force = true
@@ -338,6 +350,7 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 	case 2, 3:
 		c.Hold = oneOf(w, time.Nanosecond, time.Microsecond, 100*time.Millisecond, time.Second, time.Second, time.Minute,
 			10*time.Minute, 2*headgate.MaxHold)
+		c.Prepaid = w.chance(1, 6)
 	}
 	if w.chance(1, 6) {
 		c.Observe = true
@@ -348,6 +361,21 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 		}
 	}
 	return c
+}
+
+// operate makes the charge an operation of a holder, mostly with the next sequence number. The ids of some holders look like parts of
+// other entries: a store that searches for them must not be misled.
+func (w *world) operate(c *headgate.Charge) {
+	c.Holder = oneOf[uint64](w, 0, 1, 1<<56, 1<<32|1, 0x0102030405060708, math.MaxUint64)
+	if w.chance(1, 10) {
+		c.Holder = w.rand.Uint64()
+	}
+	c.Slots = oneOf(w, headgate.AcquireSlots, headgate.AcquireSlots, headgate.ReleaseSlots, headgate.SetSlots)
+	w.seq++
+	c.Seq = oneOf(w, w.seq, w.seq, w.seq, w.seq-w.rand.Int64N(5))
+	if w.chance(1, 12) {
+		c.Seq = oneOf[int64](w, 0, -1, 1, 1<<52, math.MaxInt64)
+	}
 }
 
 // age returns a random age of a charge: often 0 or about a window.
@@ -376,7 +404,7 @@ func (w *world) refund() headgate.Charge {
 	w.given = append(w.given[:i], w.given[i+1:]...)
 	c := headgate.Charge{
 		Subject: g.charge.Subject, Counter: g.charge.Counter, Limit: w.limitOf(g.charge.Counter),
-		Cost: g.receipt.Units, Refund: g.receipt,
+		Cost: g.receipt.Units, Refund: g.receipt, Holder: g.charge.Holder, Seq: g.charge.Seq,
 	}
 	if w.chance(1, 3) {
 		c.Cost = w.rand.Int64N(c.Cost + 2)

@@ -106,7 +106,14 @@ func (p *parser) limit(w *words) {
 		p.limits[name] = headgate.Limit{}
 		return
 	}
-	l := headgate.Limit{Algorithm: oneNamed(w, headgate.TokenBucket, headgate.SlidingLog)}
+	l := headgate.Limit{Algorithm: oneNamed(w, headgate.TokenBucket, headgate.Concurrency)}
+	if l.Algorithm == headgate.Concurrency {
+		l.Count = w.number()
+		w.expect("lease")
+		l.Window = w.span()
+		p.define(w, name, l)
+		return
+	}
 	count, window, rated := strings.Cut(w.next("a count such as 10/1m or 10 per day"), "/")
 	l.Count = w.parseNumber(count)
 	if rated {
@@ -131,6 +138,10 @@ func (p *parser) limit(w *words) {
 			w.fail("expected burst, aligned, spread, zone or anchor, not %q", option)
 		}
 	}
+	p.define(w, name, l)
+}
+
+func (p *parser) define(w *words, name string, l headgate.Limit) {
 	if err := l.Validate(); err != nil {
 		w.fail("%w", err)
 	}
@@ -159,7 +170,7 @@ func (p *parser) subject(name string) headgate.Subject {
 }
 
 // verbs are the commands that make a charge.
-var verbs = []string{"take", "refund", "release", "force", "credit"}
+var verbs = []string{"take", "acquire", "refund", "release", "set", "force", "credit"}
 
 // charge parses a charge and its expected result.
 func (p *parser) charge(w *words, verb string) chargeLine {
@@ -173,16 +184,32 @@ func (p *parser) charge(w *words, verb string) chargeLine {
 	c.Limit, c.Counter = p.counter(w)
 	c.Cost = w.number()
 	c.Force, c.Credit, l.releases = verb == "force", verb == "credit", verb == "release"
+	slots := c.Limit.Algorithm == headgate.Concurrency
+	switch {
+	case slots && verb == "release":
+		c.Slots = headgate.ReleaseSlots
+	case verb == "set":
+		c.Slots = headgate.SetSlots
+	}
+	if !slots && (verb == "acquire" || verb == "set") || slots && verb == "take" {
+		w.fail("%s: acquire and set are for concurrency limits, take for the others", verb)
+	}
 	for !w.accept("->") && w.err == nil {
 		switch option := w.next("->"); option {
 		case "of":
 			l.of = w.next("a receipt")
 		case "as":
 			l.as = w.next("a name for the receipt")
+		case "by":
+			c.Holder = w.holder()
+		case "seq":
+			c.Seq = w.number()
 		case "age":
 			c.Age = w.span()
 		case "hold":
 			c.Hold = w.span()
+		case "prepaid":
+			c.Prepaid = true
 		case "at-least":
 			c.AtLeast = w.number()
 		case "max-delay":
@@ -196,8 +223,8 @@ func (p *parser) charge(w *words, verb string) chargeLine {
 			w.fail("expected an option or ->, not %q", option)
 		}
 	}
-	if (verb == "refund" || verb == "release") != (l.of != "") {
-		w.fail("of RECEIPT: only for refund and release, which require it")
+	if (verb == "refund" || verb == "release" && !slots) != (l.of != "") {
+		w.fail("of RECEIPT: only for refund and release, which require it, except for release on a concurrency limit")
 	}
 	l.expect(w)
 	return l
@@ -225,7 +252,7 @@ func (l *chargeLine) expect(w *words) {
 		if f, known := fields[name]; known {
 			l.expected = append(l.expected, expectation{name, f.parse(w)})
 		} else {
-			w.fail("expected granted, remaining, retry, reset or delay, not %q", name)
+			w.fail("expected granted, remaining, holding, retry, reset or delay, not %q", name)
 		}
 	}
 }

@@ -34,6 +34,7 @@ var scenarioFiles embed.FS
 //	start: TIME                      time that spans are relative to; default 2033-05-18T03:33:20Z
 //	limit NAME = ALGORITHM COUNT/WINDOW [burst N] [aligned | spread]
 //	limit NAME = fixed_window COUNT per UNIT [zone ZONE] [anchor DAY]
+//	limit NAME = concurrency COUNT lease SPAN
 //	limit NAME = invalid             the zero Limit
 //	subject NAME offset SPAN         offset of the subject's spread windows
 //	at SPAN | at TIME                sets the store's clock
@@ -42,11 +43,14 @@ var scenarioFiles embed.FS
 //	release SUBJECT LIMIT COST of RECEIPT -> EXPECTED
 //	force SUBJECT LIMIT COST [age SPAN] -> EXPECTED
 //	credit SUBJECT LIMIT UNITS -> EXPECTED
+//	acquire SUBJECT LIMIT UNITS by HOLDER seq N [at-least N] [observe] [twin LIMIT] [as RECEIPT] -> EXPECTED
+//	release SUBJECT LIMIT UNITS by HOLDER seq N -> EXPECTED
+//	set SUBJECT LIMIT UNITS by HOLDER seq N -> EXPECTED
 //	together                         the lines indented below it are one request
 //
 // A limit that is defined again keeps its counter and has the new numbers from there on. EXPECTED begins with the verdict on the
-// charge: ok (implies retry 0s), no (implies granted 0 and a retry) or never; then any of granted N, remaining N, retry SPAN, reset
-// SPAN and delay SPAN. Other fields are not compared, except that results must have the store's time and no error, receipts the
+// charge: ok (implies retry 0s), no (implies granted 0 and a retry; on a concurrency limit an unknown one) or never; then any of
+// granted N, remaining N, holding N (the units of the holder), retry SPAN, reset SPAN and delay SPAN. Other fields are not compared, except that results must have the store's time and no error, receipts the
 // granted units, and only leaky buckets a delay.
 func playScenarios(t *testing.T, open func(testing.TB) Target) {
 	files, err := readScenarios()
@@ -153,7 +157,7 @@ func (s *scenario) request(ctx context.Context, store headgate.Store, r request,
 			if receipt.Units == 0 {
 				return fmt.Errorf("%s:%d: %s\n\treceipt %s is empty: its take was granted 0", s.file, l.line, l.text, l.of)
 			}
-			if l.releases {
+			if l.releases { // not on a concurrency limit, which has no receipts to release
 				charges[i].Release = receipt
 			} else {
 				charges[i].Refund = receipt
@@ -194,11 +198,14 @@ func (l *chargeLine) compare(r *headgate.Result, now time.Time) []string {
 	if l.verdict == "no" && !r.Allowed && r.RetryAfter == 0 {
 		differ("retry", "above 0s", "0s")
 	}
+	if unknown := l.verdict == "no" && l.charge.Limit.Algorithm == headgate.Concurrency; unknown != (r.RetryAfter == headgate.Unknown) {
+		differ("retry of a "+l.charge.Limit.Algorithm.String(), "unknown: "+strconv.FormatBool(unknown), formatSpan(int64(r.RetryAfter)))
+	}
 	if l.charge.Limit.Algorithm != headgate.LeakyBucket {
 		differ("delay of a "+l.charge.Limit.Algorithm.String(), "0s", formatSpan(int64(r.Delay)))
 	}
 	units := r.Granted
-	if l.of != "" || l.charge.Force || l.charge.Credit {
+	if l.of != "" || l.charge.Force || l.charge.Credit || l.charge.Slots != headgate.AcquireSlots {
 		units = 0
 	}
 	differ("units of the receipt", formatNumber(units), formatNumber(r.Receipt.Units))
@@ -235,6 +242,7 @@ type field struct {
 var fields = map[string]field{
 	"granted":   {func(r *headgate.Result) int64 { return r.Granted }, formatNumber, (*words).number},
 	"remaining": {func(r *headgate.Result) int64 { return r.Remaining }, formatNumber, (*words).number},
+	"holding":   {func(r *headgate.Result) int64 { return r.HolderUnits }, formatNumber, (*words).number},
 	"retry":     {func(r *headgate.Result) int64 { return int64(r.RetryAfter) }, formatSpan, spanOf},
 	"reset":     {func(r *headgate.Result) int64 { return int64(r.ResetAfter) }, formatSpan, spanOf},
 	"delay":     {func(r *headgate.Result) int64 { return int64(r.Delay) }, formatSpan, spanOf},
@@ -248,6 +256,9 @@ func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
 func formatSpan(ns int64) string {
 	if ns == int64(headgate.Never) {
 		return "never"
+	}
+	if ns == int64(headgate.Unknown) {
+		return "unknown"
 	}
 	text := strings.Replace(time.Duration(ns).String(), "µ", "u", 1)
 	if strings.HasSuffix(text, "m0s") {

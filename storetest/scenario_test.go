@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -231,6 +232,10 @@ func TestScenariosDetectBrokenStores(t *testing.T) {
 		"a fixed window of one more":   {"fixed_window", oneMore(headgate.FixedWindow)},
 		"a sliding window of one more": {"sliding_window", oneMore(headgate.SlidingWindow)},
 		"a sliding log of one more":    {"sliding_log", oneMore(headgate.SlidingLog)},
+		"one more in use":              {"concurrency", oneMore(headgate.Concurrency)},
+		"one holder":                   {"concurrency", func(c *headgate.Charge) { c.Holder = 0 }},
+		"no numbers":                   {"concurrency", func(c *headgate.Charge) { c.Seq = math.MaxInt64 }},
+		"sets that acquire":            {"concurrency", func(c *headgate.Charge) { c.Slots = min(c.Slots, headgate.ReleaseSlots) }},
 		"no burst":                     {"token_bucket", func(c *headgate.Charge) { c.Limit.Burst = 0 }},
 		"no waiting":                   {"leaky_bucket", func(c *headgate.Charge) { c.MaxDelay = 0 }},
 		"no alignment":                 {"fixed_window", func(c *headgate.Charge) { c.Limit.Align = headgate.FromFirst }},
@@ -304,7 +309,7 @@ func TestParseScenarios(t *testing.T) {
 		{head + "limit b = token_bucket 1/1s\n", "4: expected scenario: and a title, or an indented line below it"},
 		{
 			head + "    give alice api 1\n",
-			`4: expected start:, limit, subject, at, together or, after a time, take, refund, release, force, credit, not "give"`,
+			`4: expected start:, limit, subject, at, together or, after a time, take, acquire, refund, release, set, force, credit, not "give"`,
 		},
 		{"scenario: a\n  start: 1m\n", `2: expected a time in whole microseconds from 2031 to 2089, not "1m"`},
 		{head + "  at\n", "4: expected a time, not the end of the line"},
@@ -314,7 +319,7 @@ func TestParseScenarios(t *testing.T) {
 		{head + "  at 1m 2m\n", `4: expected the end of the line, not "2m"`},
 
 		{head + "  limit b token_bucket\n", `4: expected =, not "token_bucket"`},
-		{head + "  limit b = bucket 10/1m\n", `4: expected one of token_bucket to sliding_log, not "bucket"`},
+		{head + "  limit b = bucket 10/1m\n", `4: expected one of token_bucket to concurrency, not "bucket"`},
 		{head + "  limit b = token_bucket ten/1m\n", `4: expected a number, not "ten"`},
 		{head + "  limit b = token_bucket 10/1m fast\n", `4: expected burst, aligned, spread, zone or anchor, not "fast"`},
 		{head + "  limit b = leaky_bucket 10/1m burst 3\n", "4: burst 3: only token_bucket has a burst, not leaky_bucket"},
@@ -326,8 +331,13 @@ func TestParseScenarios(t *testing.T) {
 		{head + "    take alice api 1\n", "4: expected ->, not the end of the line"},
 		{head + "    take alice api 1 ok\n", `4: expected an option or ->, not "ok"`},
 		{head + "    take alice api 1 -> yes\n", `4: expected ok, no or never, not "yes"`},
-		{head + "    take alice api 1 -> ok left 3\n", `4: expected granted, remaining, retry, reset or delay, not "left"`},
-		{head + "    refund alice api 1 -> ok\n", "4: of RECEIPT: only for refund and release, which require it"},
+		{head + "    take alice api 1 -> ok left 3\n", `4: expected granted, remaining, holding, retry, reset or delay, not "left"`},
+		{head + "    refund alice api 1 -> ok\n", "4: of RECEIPT: only for refund and release, which require it, except for release on a concurrency limit"},
+		{head + "    acquire alice api 1 by n1 seq 1 -> ok\n", "4: acquire: acquire and set are for concurrency limits, take for the others"},
+		{head + "    set alice api 1 by n1 seq 1 -> ok\n", "4: set: acquire and set are for concurrency limits, take for the others"},
+		{head + "  limit b = concurrency 3 lease 1s\n    take alice b 1 -> ok\n", "5: take: acquire and set are for concurrency limits, take for the others"},
+		{head + "  limit b = concurrency 3/1s\n", `4: expected a number, not "3/1s"`},
+		{head + "  limit b = concurrency 3 lease 1ms\n", "4: lease 1ms: must be 1s to 1h"},
 	}
 	for _, test := range tests {
 		_, err := parseScenarios("x.scenario", test.text)

@@ -1,6 +1,6 @@
 // Package storetest is the conformance suite for headgate.Store: scenarios that read as the specification, random comparison with
-// the specification itself, exactness under concurrency, and the maximum numbers of holds and log entries of a counter. It depends
-// on no particular store. Call Run from a store's tests.
+// the specification itself, exactness under concurrency, and the maximum numbers of holds, holders and log entries of a counter. It
+// depends on no particular store. Call Run from a store's tests.
 package storetest
 
 import (
@@ -25,7 +25,7 @@ type Target struct {
 }
 
 // Run runs the suite: the scenarios, a random comparison of at least perAlgorithm charges with each algorithm, exactness under
-// concurrency, and the maximum numbers of holds and log entries. open returns a new target. With -short, Run compares a fiftieth of
+// concurrency, and the maximum numbers of holds, holders and log entries. open returns a new target. With -short, Run compares a fiftieth of
 // the charges and skips the maximum numbers.
 func Run(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 	if testing.Short() {
@@ -50,7 +50,7 @@ func Run(t *testing.T, open func(testing.TB) Target, perAlgorithm int) {
 	})
 }
 
-// maximums requests more holds, and forces more charges into a log, than a counter may have.
+// maximums requests more holds and holders, and forces more charges into a log, than a counter may have.
 func maximums(t *testing.T, target Target) {
 	bucket, log := headgate.PerHour(1_000_000), headgate.Limit{Algorithm: headgate.SlidingLog, Count: headgate.MaxLogCount, Window: time.Hour}
 	subject := headgate.SubjectOf("many")
@@ -101,8 +101,43 @@ func maximums(t *testing.T, target Target) {
 	if r := both(at, []headgate.Charge{hold})[0]; !r.Allowed {
 		t.Errorf("denied although holds have expired: %+v", r)
 	}
+	maxHolders(t, both)
 	for i := range 400 {
 		both(epoch.Add(time.Hour+time.Duration(i*i)*apart/2), []headgate.Charge{peek(hold), peek(force)})
+	}
+}
+
+// maxHolders has more holders acquire units than a counter may have, with long and with short leases.
+func maxHolders(t *testing.T, both func(time.Time, []headgate.Charge) []headgate.Result) {
+	limit := headgate.Limit{Algorithm: headgate.Concurrency, Count: headgate.MaxCost, Window: time.Minute}
+	operation := func(holder int, op headgate.SlotOp, cost int64) []headgate.Charge {
+		c := headgate.Charge{
+			Subject: headgate.SubjectOf("many"), Counter: headgate.CounterOf("slots", "", limit.Algorithm), Limit: limit, Cost: cost,
+			Slots: op, Holder: uint64(holder) * 0x9E3779B97F4A7C15, Seq: int64(holder),
+		}
+		return []headgate.Charge{c}
+	}
+	for holder := range headgate.MaxHolders {
+		if holder == headgate.MaxHolders/2 {
+			limit.Window = time.Hour
+		}
+		if r := both(epoch, operation(holder, headgate.AcquireSlots, 2))[0]; !r.Allowed {
+			t.Fatalf("after %d holders: %+v", holder, r)
+		}
+	}
+	const more = headgate.MaxHolders
+	for _, op := range []headgate.SlotOp{headgate.AcquireSlots, headgate.SetSlots, headgate.ReleaseSlots} {
+		if r := both(epoch, operation(more, op, 1))[0]; r.Granted > 0 || r.HolderUnits > 0 {
+			t.Errorf("one holder too many, operation %d: %+v", op, r)
+		}
+	}
+	force := operation(more, headgate.AcquireSlots, 1)
+	force[0].Force = true
+	both(epoch, force)
+	both(epoch, operation(more, headgate.AcquireSlots, 0))
+	both(epoch, append(operation(7, headgate.AcquireSlots, 1), operation(600, headgate.ReleaseSlots, 1)...))
+	if r := both(epoch.Add(time.Minute), operation(more, headgate.AcquireSlots, 1))[0]; !r.Allowed {
+		t.Errorf("denied although half of the holders have expired: %+v", r)
 	}
 }
 
@@ -111,7 +146,7 @@ func maximums(t *testing.T, target Target) {
 func exact(t *testing.T, target Target) {
 	const limit, callers = 500, 50
 	target.SetTime(epoch)
-	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
+	for a := headgate.TokenBucket; a <= headgate.Concurrency; a++ {
 		if a == headgate.LeakyBucket {
 			continue // it spaces requests: it allows one at a time
 		}

@@ -1,10 +1,13 @@
 package storetest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate"
 )
 
 // words reads the words of a line. list has the words that are left, and err the first error.
@@ -82,6 +85,16 @@ func (w *words) time(start time.Time) time.Time {
 		w.fail("expected a time in whole microseconds from %d to %d, not %q", firstTime.Year(), lastTime.Year()-1, word)
 	}
 	return t.UTC()
+}
+
+// holder reads the name of a holder, or its number in hexadecimal: n1, 0xff.
+func (w *words) holder() uint64 {
+	word := w.next("a holder")
+	if id, err := strconv.ParseUint(word, 0, 64); err == nil {
+		return id
+	}
+	subject := headgate.SubjectOf("holder", word)
+	return binary.LittleEndian.Uint64(subject[:])
 }
 
 // oneNamed reads the name of one of the values from first to last.
