@@ -86,17 +86,19 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestSmallChunks compares logs with much smaller chunks than in production.
+// TestSmallChunks compares logs with much smaller chunks than in production, and concurrency limits with shorter replies.
 func TestSmallChunks(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
 	target := openWithClock(t, standalone(startServer(t)), "chunks", func(text string) string { return smallChunks(t, text) })
 	seed := rand.Uint64()
 	charges := fromEnv(t, "HEADGATE_COMPARISON", 5*shortComparison)
-	for _, narrow := range []bool{false, true} {
-		c := storetest.Comparison{Charges: charges, Seed: seed, Algorithm: headgate.SlidingLog, Narrow: narrow}
-		if err := storetest.Compare(target, c); err != nil {
-			t.Error(err)
+	for _, algorithm := range []headgate.Algorithm{headgate.SlidingLog, headgate.Concurrency} {
+		for _, narrow := range []bool{false, true} {
+			c := storetest.Comparison{Charges: charges, Seed: seed, Algorithm: algorithm, Narrow: narrow}
+			if err := storetest.Compare(target, c); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

@@ -56,6 +56,7 @@ func storedBytes(t *testing.T, server *testenv.Server, store *Store, setTime fun
 		{Algorithm: headgate.SlidingLog, Count: 500, Window: time.Hour},
 		{Algorithm: headgate.FixedWindow, Count: 500, Window: time.Minute, Align: headgate.OnClock},
 		headgate.Quota(500, headgate.Month, nil),
+		minute(headgate.Concurrency),
 	}
 	var text strings.Builder
 	for i, limit := range limits {
@@ -71,9 +72,9 @@ func storedBytes(t *testing.T, server *testenv.Server, store *Store, setTime fun
 			return results[0]
 		}
 		for n := range 200 {
-			take(time.Duration(n)*time.Millisecond, func(c *headgate.Charge) { c.Cost = 1 + int64(n%2) })
+			take(time.Duration(n)*time.Millisecond, func(c *headgate.Charge) { c.Cost, c.Holder, c.Seq = 1+int64(n%2), uint64(n%3), int64(n) })
 		}
-		take(61*time.Second, func(c *headgate.Charge) { c.Cost = 3 })
+		take(61*time.Second, func(c *headgate.Charge) { c.Cost, c.Holder, c.Seq = 3, 0x1122334455667788, 1 })
 		last := take(62*time.Second, func(c *headgate.Charge) { c.Cost = 5 })
 		take(62*time.Second, func(c *headgate.Charge) { c.Cost, c.Refund = 2, last.Receipt })
 		var held []headgate.Result

@@ -4,12 +4,14 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testenv"
 )
 
 // taken is the output of a charge.
@@ -86,6 +88,99 @@ func record(t *testing.T, store *Store, limit headgate.Limit, subject headgate.S
 				history = append(history, porcupine.Operation{
 					ClientId: client, Input: input, Call: begin, Return: end,
 					Output: taken{granted: results[0].Granted, remaining: results[0].Remaining},
+				})
+				mu.Unlock()
+			}
+		})
+	}
+	done.Wait()
+	return history
+}
+
+// slotHolders is the number of holders of TestLinearizableSlots. Each has several callers, so that its operations overlap.
+const slotHolders = 3
+
+type (
+	slotState  [slotHolders]struct{ units, seq int64 }
+	slotInput  struct{ headgate.Charge }
+	slotOutput struct{ granted, remaining, holding int64 }
+)
+
+// TestLinearizableSlots checks histories of concurrent acquires, releases and sets, as TestLinearizable does.
+func TestLinearizableSlots(t *testing.T) {
+	t.Parallel()
+	testenv.Long(t)
+	limit := headgate.Limit{Algorithm: headgate.Concurrency, Count: 12, Window: time.Hour}
+	model := porcupine.Model{
+		Init: func() any { return slotState{} },
+		Step: func(state, input, output any) (bool, any) {
+			s, c := state.(slotState), input.(slotInput)
+			var want slotOutput
+			used := int64(0)
+			for _, h := range s {
+				used += h.units
+			}
+			h := &s[c.Holder]
+			switch {
+			case c.Slots == headgate.ReleaseSlots && h.seq == 0: // a release makes no entry
+			case c.Slots == headgate.ReleaseSlots:
+				want.granted = min(c.Cost, h.units)
+				h.units, h.seq = h.units-want.granted, max(h.seq, c.Seq)
+				used -= want.granted
+			case c.Slots == headgate.SetSlots && c.Seq > h.seq:
+				want.granted = c.Cost
+				used, h.units, h.seq = used+c.Cost-h.units, c.Cost, c.Seq
+			case c.Slots == headgate.AcquireSlots && used+c.Cost <= limit.Count:
+				want.granted = c.Cost
+				used, h.units, h.seq = used+c.Cost, h.units+c.Cost, max(h.seq, c.Seq)
+			}
+			want.remaining, want.holding = max(0, limit.Count-used), h.units
+			return want == output.(slotOutput), s
+		},
+	}
+	for name, address := range map[string]string{
+		"standalone": standalone(startServer(t)),
+		"cluster":    cluster(startCluster(t)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := open(t, address)
+			for round := range 20 {
+				history := recordSlots(t, store, limit, headgate.SubjectOf("slots", string(rune('a'+round))))
+				if !porcupine.CheckOperations(model, history) {
+					t.Fatalf("round %d: no order explains the results", round)
+				}
+			}
+		})
+	}
+}
+
+// recordSlots lets a few callers of each holder acquire, release and set units. Some numbers are old, as of operations that arrive in
+// another order.
+func recordSlots(t *testing.T, store *Store, limit headgate.Limit, subject headgate.Subject) []porcupine.Operation {
+	var mu sync.Mutex
+	var history []porcupine.Operation
+	var done sync.WaitGroup
+	var seq [slotHolders]atomic.Int64
+	for client := range 2 * slotHolders {
+		done.Go(func() {
+			for range 20 {
+				c := headgate.Charge{
+					Subject: subject, Counter: unlimitedCounter, Limit: limit, Cost: 1 + rand.Int64N(4), Holder: uint64(client % slotHolders),
+					Slots: [...]headgate.SlotOp{headgate.AcquireSlots, headgate.AcquireSlots, headgate.ReleaseSlots, headgate.SetSlots}[rand.IntN(4)],
+				}
+				c.Seq = max(1, seq[c.Holder].Add(1)-rand.Int64N(4))
+				var results [1]headgate.Result
+				begin := time.Now().UnixNano()
+				err := store.Take(context.Background(), []headgate.Charge{c}, results[:])
+				end := time.Now().UnixNano()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				history = append(history, porcupine.Operation{
+					ClientId: client, Input: slotInput{c}, Call: begin, Return: end,
+					Output: slotOutput{results[0].Granted, results[0].Remaining, results[0].HolderUnits},
 				})
 				mu.Unlock()
 			}

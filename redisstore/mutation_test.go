@@ -34,10 +34,9 @@ var equivalent = map[string]string{
 	// Texts consist of records of one size, and positions are one more than a multiple of it.
 	"if at >= #log.chunks then return log.newest end": "records",
 	"if from >= #text then return 0 end":              "records",
-	"if from <= #ends then":                           "records",
-	"while from <= #ends do":                          "records",
 	"if marks[mark] and at <= #log.chunks then":       "records",
 	"if #found >= from then":                          "records",
+	"if endAt <= #found then":                         "records",
 
 	// They need more entries and holds than a comparison has; Many of TestSuite covers them.
 	"elseif log.entries > maxEntries then": "many entries",
@@ -62,8 +61,28 @@ var equivalent = map[string]string{
 	"if marks[mark] and marks[mark] <= last then":     "no entry to split",
 	"if op == 7 and not fits and minOrMark < p1 then": "a charge of the whole log waits for its newest entry, which is always in the reply",
 
-	"elseif op == 1 and prev >= 0 then":            "zero units given back are stored, in a few more bytes",
-	"if from >= 1 then ends = sub(ends, from) end": "sub from 1 returns the whole text",
+	"elseif op == 1 and prev >= 0 then": "zero units given back are stored, in a few more bytes",
+
+	// They find an end that no charge uses.
+	"if span >= 0 and kind < 2 then":    "no hold",
+	"if span > 0 and kind <= 2 then":    "no hold",
+	"if ending >= 0 and holds > 0 then": "no hold",
+
+	// Calls with one charge may use the tables and functions of others.
+	"if n >= 1 then":                        "one charge",
+	"if spans and (n >= 1 or ARGV[3]) then": "one charge",
+
+	// Both forms of the reply lead to the same results.
+	"if reports and #found > 18 + wholeReply * 26 then": "reply",
+	"if reports and #found < 18 + wholeReply * 26 then": "reply",
+
+	// Holders of a concurrency limit.
+	"elseif soonest ~= 0 or t < soonest then":                                "every call looks for expired holders",
+	"elseif soonest == 0 or t <= soonest then":                               "a minimum",
+	"local count, entries, seen = 0, '', n >= i and {[id] = true}":           "a table without use",
+	"local full, added = not own and #text > 18 + maxHolders * 26, maxUnits": "many holders; TestSuite covers it",
+	"added = maxUnits <= holderUnits and -maxUnits or -holderUnits":          "a minimum",
+	"if own and own >= 19 then":                                              "sub returns nothing",
 
 	// They change how the TTL is determined, not its value.
 	"if pass ~= 1 and first == i and expires > (foundExpiry[key] or 0) then foundExpiry[key] = expires end":  "Redis knows the TTL",
@@ -72,20 +91,14 @@ var equivalent = map[string]string{
 	"if before + 7 - (before + 7) % 8 <= ttl then":                                                           "sets the same TTL again",
 
 	// Sweeping changes no decision; TestLifetimes and TestHoldsBalance cover it.
-	"if holds <= holdCounts[key][2] then holdCounts[key][2] = holds end":                             "sweeping",
-	"if addedField or now % 16 ~= 0 and k == 1 + (now - now % 16) / 16 % #keys then sample = 32 end": "sweeping",
-	"if addedField or now % 16 == 0 and k ~= 1 + (now - now % 16) / 16 % #keys then sample = 32 end": "sweeping",
-	"if sample + newHolds <= 0 then fieldCount = call('HLEN', key) end":                              "sweeping",
-	"if sample + newHolds >= 0 then fieldCount = call('HLEN', key) end":                              "sweeping",
-	"if fieldCount <= 2 * liveHolds + 64 and 2 * newHolds > sample then sample = 2 * newHolds end":   "sweeping",
-	"if fieldCount >= 2 * liveHolds + 64 and 2 * newHolds > sample then sample = 2 * newHolds end":   "sweeping",
-	"if fieldCount > 2 * liveHolds + 64 and 2 * newHolds <= sample then sample = 2 * newHolds end":   "sweeping",
-	"if fieldCount > 2 * liveHolds + 64 and 2 * newHolds >= sample then sample = 2 * newHolds end":   "sweeping",
-	"if sample <= 0 and not swept and fieldCount > size then":                                        "sweeping",
-	"if sample >= 0 and not swept and fieldCount > size then":                                        "sweeping",
-	"if sample > 0 and not swept and fieldCount <= size then":                                        "sweeping",
-	"if sample > 0 and not swept and fieldCount >= size then":                                        "sweeping",
-	"if decode('<I4', value) * 1000000 < now then expired[#expired + 1] = field end":                 "sweeping",
+	"local sweep = addedField or (turn ~= 0 or turn < newHolds) and k == 1 + (now - turn) / 16 % #keys":         "sweeping",
+	"local sweep = addedField or (turn == 0 or turn >= newHolds) and k == 1 + (now - turn) / 16 % #keys":        "sweeping",
+	"local sweep = addedField or (turn == 0 or turn <= newHolds) and k == 1 + (now - turn) / 16 % #keys":        "sweeping",
+	"local sweep = addedField or (turn == 0 or turn < newHolds) and k ~= 1 + (now - turn) / 16 % #keys":         "sweeping",
+	"if sweep and not swept and call('HLEN', key) <= size then":                                                 "sweeping",
+	"if sweep and not swept and call('HLEN', key) >= size then":                                                 "sweeping",
+	"local sampled, expired = call('HRANDFIELD', key, round ~= 1 and 4 or 32 + 2 * newHolds, 'WITHVALUES'), {}": "sweeping",
+	"if decode('<I4', value) * 1000000 < now then expired[#expired + 1] = field end":                            "sweeping",
 }
 
 // TestMutations breaks one comparison of the script after the other, and expects the comparison with the specification, or
@@ -149,7 +162,7 @@ func expectCaught(t *testing.T, server *testenv.Server, namespace string, number
 		changed[number] = strings.Replace(changed[number], line, mutant, 1)
 		return strings.Join(changed, "\n")
 	}
-	var targets [2]storetest.Target // with normal chunks, and with small ones
+	var targets [2]storetest.Target // with normal sizes, and with small ones
 	compare := func(small int, c storetest.Comparison) error {
 		if targets[small].Store == nil {
 			targets[small] = openWithClock(t, standalone(server), fmt.Sprintf("%s-%d", namespace, small), func(text string) string {
@@ -168,9 +181,9 @@ func expectCaught(t *testing.T, server *testenv.Server, namespace string, number
 	}
 	var caught error
 	for round := range rounds {
-		for a := headgate.SlidingLog; a <= headgate.SlidingLog; a-- { // unsigned: it wraps. Logs come first, because they have the most code
-			c := storetest.Comparison{Charges: charges << (2 * round), Seed: uint64(round*5) + uint64(a), Algorithm: a}
-			if caught == nil && a == headgate.SlidingLog {
+		for a := headgate.Concurrency; a <= headgate.Concurrency; a-- { // unsigned: it wraps. Those with the most code come first
+			c := storetest.Comparison{Charges: charges << (2 * round), Seed: uint64(round*6) + uint64(a), Algorithm: a}
+			if caught == nil && a >= headgate.SlidingLog {
 				caught = compare(1, c)
 				if c.Narrow = true; caught == nil {
 					caught = compare(1, c)
@@ -193,13 +206,19 @@ func expectCaught(t *testing.T, server *testenv.Server, namespace string, number
 	}
 }
 
-// smallChunks makes the script use chunks of two entries, so that a short comparison has many of them.
+// smallChunks makes the script use chunks of two entries, so that a short comparison has many of them, and not reply with all holders of
+// a concurrency limit.
 func smallChunks(t testing.TB, text string) string {
-	const usual, small = "chunkSize, maxChunks, mergeFrom, maxEntries = 128, 160,", "chunkSize, maxChunks, mergeFrom, maxEntries = 2, 2,"
-	if !strings.Contains(text, usual) {
-		t.Fatal("the script has no line with the chunk size")
+	for usual, small := range map[string]string{
+		"chunkSize, maxChunks, mergeFrom, maxEntries = 128, 160,": "chunkSize, maxChunks, mergeFrom, maxEntries = 2, 2,",
+		"maxHolders, wholeReply, find = 1000, 8,":                 "maxHolders, wholeReply, find = 1000, 0,",
+	} {
+		if !strings.Contains(text, usual) {
+			t.Fatalf("the script has no line with %s", usual)
+		}
+		text = strings.Replace(text, usual, small, 1)
 	}
-	return strings.Replace(text, usual, small, 1)
+	return text
 }
 
 // shortTTL returns an error if a key of a namespace may expire before all its fields have.

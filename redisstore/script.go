@@ -31,11 +31,14 @@ var takeMain string
 //go:embed lua/logs.lua
 var takeLogs string
 
+//go:embed lua/slots.lua
+var takeSlots string
+
 //go:embed lua/announce.lua
 var announceText string
 
-// takeText is take.lua with logs.lua inserted at its placeholder.
-var takeText = strings.Replace(takeMain, "  -- logs.lua\n", takeLogs, 1)
+// takeText is take.lua with logs.lua and slots.lua inserted at their placeholders.
+var takeText = strings.NewReplacer("  -- logs.lua\n", takeLogs, "      -- slots.lua\n", takeSlots).Replace(takeMain)
 
 var (
 	takeScript     = newScript(takeText)

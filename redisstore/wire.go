@@ -22,22 +22,28 @@ const (
 	opFixedCalendar = 5
 	opSliding       = 6
 	opLog           = 7
+	opSlots         = 8
 
 	kindObserve = 1
 	kindRefund  = 2
 	kindForce   = 3
 	kindCredit  = 4
+	kindSet     = 5
 
 	verdictAdmitted = 1
 	verdictBounds   = 2
 
 	foundNothing  = 0
+	foundAlone    = 1 // the only state
 	foundRefunded = 2
 	foundMore     = 3
 
 	replyHead = 9
 	logSize   = 13 // bytes per log entry
-	endSize   = 12 // bytes per time at which holds end
+	stateSize = 18 // bytes of a state that all algorithms have
+
+	holderSize = 26 // bytes per holder
+	endSize    = 12 // bytes per time at which holds end
 	// endUnit is the unit of the end times of holds, a 64th of a second, in microseconds.
 	endUnit = 15_625
 )
@@ -58,6 +64,11 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 		kind, twin := 0, 0
 		least := t.MinUnits
 		switch {
+		case op == opSlots:
+			kind = slotKind(c, &t)
+			if kind == kindObserve {
+				twin = headgate.IndexCharge(charges, c.Subject, c.Twin) + 1
+			}
 		case c.Refund.Units > 0:
 			kind, least = kindRefund, t.Mark
 			if op == opTokenBucket || op == opLeakyBucket {
@@ -74,6 +85,9 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 		b = append(b, byte(keyOf[i]+1), byte(op), byte(kind), byte(twin), byte(headgate.IndexCharge(charges, c.Subject, c.Counter)+1))
 		for _, n := range [...]int64{least, t.MaxUnits, p[0], p[1], p[2], p[3]} {
 			b = appendNumber(b, n)
+		}
+		if op == opSlots {
+			binary.LittleEndian.PutUint64(b[len(b)-8:], t.Holder)
 		}
 		// At most one term of each sum is not 0.
 		if span, tick := t.Hold+t.Age, t.HoldTick+t.HoldEnd+t.Own; span > 0 || tick > 0 || op == opLog {
@@ -111,9 +125,26 @@ func translate(c *headgate.Charge, t *headgate.Terms) (op int, p [4]int64) {
 		return opFixedFirst, [4]int64{t.Capacity, t.Window}
 	case headgate.SlidingWindow:
 		return opSliding, [4]int64{t.Capacity, t.Window, t.Tick, t.PerWindow}
+	case headgate.Concurrency:
+		return opSlots, [4]int64{t.Capacity, t.Window, t.Seq}
 	default:
 		return opLog, [4]int64{t.Capacity, t.Window}
 	}
+}
+
+// slotKind returns the script's number of an operation on a concurrency limit.
+func slotKind(c *headgate.Charge, t *headgate.Terms) int {
+	switch {
+	case t.Slots == headgate.ReleaseSlots:
+		return kindRefund
+	case t.Slots == headgate.SetSlots:
+		return kindSet
+	case c.Force:
+		return kindForce
+	case c.Observe:
+		return kindObserve
+	}
+	return 0
 }
 
 var errReply = errors.New("cannot read the script's reply: check whether nodes of another version share the namespace")
@@ -158,6 +189,8 @@ func (r *reply) states(charges []headgate.Charge, states []headgate.State) error
 		case headgate.IndexCharge(charges, c.Subject, c.Counter) != i:
 		case isLog(c):
 			logs = true
+		case isSlots(c):
+			r.slots(&states[i])
 		default:
 			r.state(&states[i], c.Limit.Algorithm)
 		}
@@ -168,7 +201,8 @@ func (r *reply) states(charges []headgate.Charge, states []headgate.State) error
 		}
 	}
 	for i := range charges {
-		if charges[i].Release.Units > 0 && charges[i].Refund.Units == 0 && r.byte() > 0 {
+		c := &charges[i]
+		if c.Release.Units > 0 && c.Refund.Units == 0 && !isSlots(c) && r.byte() > 0 {
 			r.number(4) // when it expires
 			states[i].Hold.End = r.number(5) * endUnit
 			states[i].Hold.Units = r.number(4)
@@ -185,7 +219,12 @@ func isLog(c *headgate.Charge) bool {
 	return c.Limit.Algorithm == headgate.SlidingLog && c.Limit.Validate() == nil
 }
 
-// state reads the state of a counter other than a log.
+// isSlots reports whether the charge is on a valid concurrency limit.
+func isSlots(c *headgate.Charge) bool {
+	return c.Limit.Algorithm == headgate.Concurrency && c.Limit.Validate() == nil
+}
+
+// state reads the state of a counter other than a log or a concurrency limit.
 func (r *reply) state(s *headgate.State, a headgate.Algorithm) {
 	found := r.byte()
 	if found == foundNothing {
@@ -225,6 +264,32 @@ func (r *reply) log(s *headgate.State) {
 	s.Log = make([]headgate.LogEntry, r.count(logSize))
 	for i := range s.Log {
 		s.Log[i] = headgate.LogEntry{Time: r.number(7), Units: uint32(r.number(4)), Count: uint32(r.number(2))}
+	}
+}
+
+// slots reads the state of a concurrency limit: all holders, or those that charges name and the number of the others.
+func (r *reply) slots(s *headgate.State) {
+	var named int
+	switch r.byte() {
+	case foundNothing:
+		return
+	case foundAlone:
+		named = (len(r.rest) - stateSize) / holderSize
+		s.Expires, s.Time, s.Used = r.number(4), r.number(7), r.number(7)
+	case foundMore:
+		named = (int(r.number(2)) - stateSize) / holderSize
+		s.Expires, s.Time, s.Used = r.number(4), r.number(7), r.number(7)
+	default:
+		s.Expires, s.Time, s.Used = r.number(4), r.number(7), r.number(7)
+		s.OtherHolders, named = int32(r.number(2)), int(r.byte())
+	}
+	if named*holderSize > len(r.rest) {
+		r.broken = true
+		return
+	}
+	s.Holders = make([]headgate.SlotHolder, max(0, named))
+	for i := range s.Holders {
+		s.Holders[i] = headgate.SlotHolder{ID: uint64(r.number(8)), Until: r.number(7), Units: r.number(4), Seq: r.number(7)}
 	}
 }
 

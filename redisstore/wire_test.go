@@ -11,7 +11,7 @@ import (
 // oneOfEach returns a charge of each algorithm.
 func oneOfEach() []headgate.Charge {
 	var charges []headgate.Charge
-	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
+	for a := headgate.TokenBucket; a <= headgate.Concurrency; a++ {
 		charges = append(charges, headgate.Charge{
 			Subject: headgate.SubjectOf("wire"), Counter: headgate.CounterOf("wire", "", a), Cost: 1,
 			Limit: headgate.Limit{Algorithm: a, Count: 10, Window: time.Minute},
@@ -24,7 +24,7 @@ func oneOfEach() []headgate.Charge {
 func TestReplyIsWhole(t *testing.T) {
 	t.Parallel()
 	s := open(t, standalone(startServer(t)))
-	charges, results := oneOfEach(), make([]headgate.Result, 5)
+	charges, results := oneOfEach(), make([]headgate.Result, 6)
 	if err := s.Take(t.Context(), charges, results); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(_ *testing.T, reply []byte) {
-		g := group{charges: oneOfEach(), results: make([]headgate.Result, 5), reply: reply, time: time.Now()}
+		g := group{charges: oneOfEach(), results: make([]headgate.Result, 6), reply: reply, time: time.Now()}
 		_, _ = g.evaluate(false)
 		_, _ = g.evaluate(true)
 	})

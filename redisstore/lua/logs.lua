@@ -30,6 +30,18 @@ local function closeLog(log)
   return encode('<HI7H', #log.chunks / 15, log.oldest, log.entries) .. log.chunks .. log.newest
 end
 
+-- search returns the position of the first record whose number at offset is not below t. Records have a fixed size and are
+-- sorted by that number.
+local function search(text, size, format, offset, t)
+  local low, high = 0, #text / size
+  while low < high do
+    local middle = low + high
+    middle = (middle - middle % 2) / 2
+    if decode(format, text, middle * size + offset) < t then low = middle + 1 else high = middle end
+  end
+  return low * size + 1
+end
+
 -- chunkField returns the field of a chunk.
 local function chunkField(log, name) return log.field .. 'l' .. encode('<H', name) end
 

@@ -9,6 +9,8 @@
 --                                  oldest entry, H number of all entries, and per chunk, oldest first, H its name, I7 time of its
 --                                  newest entry, I4 units and H number of its entries; then the newest entries, which are in no
 --                                  chunk. An entry is I7 time and I4 units; entries are sorted, oldest first.
+--                                concurrency:    for each holder, that with the latest operation first: c8 id, I7 until, I4 units, I7
+--                                  sequence number. The time is a lower bound on when one of them expires
 --                                Then, if the counter ever had a hold (a token bucket then always has both of its fields):
 --                                  I7 number of the last hold, I4 units and I3 number of all holds, and for each time at which
 --                                  holds end, soonest first: I5 that time in 64ths of a second, I4 units, I3 number of holds
@@ -18,8 +20,8 @@
 --            c6  counter
 --            B   index in KEYS
 --            B   algorithm: 0 none (denies), 1 token bucket, 2 leaky bucket, 3 fixed window from the first charge,
---                4 fixed window on the clock, 5 fixed window of a calendar, 6 sliding window, 7 sliding log
---            B   kind: 0 enforce, 1 observe, 2 refund, 3 force or release, 4 credit
+--                4 fixed window on the clock, 5 fixed window of a calendar, 6 sliding window, 7 sliding log, 8 concurrency
+--            B   kind: 0 enforce, 1 observe, 2 refund, 3 force or release, 4 credit; on a concurrency limit 2 release, 3 force, 5 set
 --            B   index of the first charge on the twin's counter, 0 if there is none
 --            B   index of the first charge on this counter
 --            d   minOrMark: the units that must fit; for a refund the receipt's mark; for a release the hold's number; else 0
@@ -30,13 +32,17 @@
 --                2: count, p, q, maximum delay           for a refund: the receipt's time, p, q
 --                3: count, window    4: count, window, offset    5: count, start, end of the window
 --                6: count, window, tick, ticks per window    7: count, window
+--                8: count, lease, sequence number, and c8 the holder's id
 -- ARGV[2]  present if a charge is on a log, holds, releases, records units taken earlier, or refunds a token bucket. 2d per
 --          charge, 0 for other charges: duration of the hold and the tick that its end is rounded up to; age of the units and the
 --          end of the hold to release; or 0 and the refund's own units in the mark
 -- ARGV[3]  present, with any value, if a charge is on a log
 -- reply    B verdict: 1 admitted, 0 denied, 2 nothing recorded because a calendar window does not contain the time
 --          d time
---          for the first charge on each counter that is not a log: B 0 if it has no state or an expired one; B 1 and its state as
+--          for the first charge on each concurrency limit: B 0 as below; for a single charge B 1 and its state as found; B 3, H length and
+--          its state as found; or, without holders that have expired, B 2, I4 expires, I7 time, I7 used, H number of holders that
+--          no charge names, B number of those that charges name, and those
+--          for the first charge on each other counter that is not a log: B 0 if it has no state or an expired one; B 1 and its state as
 --          found; B 2 and the state of a token bucket with units given back; or B 3, H length and a state with more fields
 --          for the first charge on each log: B 0 as above; or B 1, I4 expires, I7 time, I7 used, H number of entries, and for each
 --          I7 time, I4 units, H number of stored entries that were merged into it, with the time of the newest. Entries are merged
@@ -70,20 +76,21 @@ end
 -- States to store, by the first charge on a counter; and the latest expiry per key: of the states found, of those to store.
 local states, foundExpiry, newExpiry = {false, false, false, false}, {0, 0, 0, 0}, {0, 0, 0, 0}
 local fitted, reply = {0, 0, 0, 0}, ''
-local replyParts = {}            -- parts of the reply before reply
+local head, replyParts = ''      -- the reply before reply, and its parts if there are several charges
 local denier = 0                 -- first charge on the counter that denies; -1 if several do, 0 if none does
 local secondPass = false         -- if denied, some charges may have to be recorded nevertheless
 local writes, reads              -- holds and chunks by key and field: values to store, or false to delete; values found
-local released                   -- the part of the reply for released holds
-local holdCounts                 -- by key: {number of new holds, largest number of holds of a counter}
+local holdField, holdValue       -- the hold in writes if there is only one charge, without the tables
+local released = ''              -- the part of the reply for released holds
+local newHolds = 0
 local cuts                       -- by the first charge on a log: times at which not to merge entries in the reply
 local mixedLog                   -- a credit follows another charge on the same log
 local dryRun                     -- {states, writes, newExpiry} of the first pass, if the second one only adds cuts
 
--- Functions for holds and chunks, and in logs for logs. Most calls need none of them.
-local stored, get, put, search, logs
-if spans then
-  writes, reads, released, holdCounts, cuts = {}, {}, '', {}, {}
+-- Functions for several holds and for chunks, and in logs for logs. Most calls need none of them.
+local stored, get, put, logs
+if spans and (n > 1 or ARGV[3]) then
+  writes, reads, cuts = {}, {}, {}
 
   -- stored returns a field as it was before this call, or false.
   stored = function(key, field)
@@ -104,18 +111,6 @@ if spans then
     if not writes[key] then writes[key] = {} end
     writes[key][field] = value
   end
-
-  -- search returns the position of the first record whose number at offset is not below t. Records have a fixed size and are
-  -- sorted by that number.
-  search = function(text, size, format, offset, t)
-    local low, high = 0, #text / size
-    while low < high do
-      local middle = low + high
-      middle = (middle - middle % 2) / 2
-      if decode(format, text, middle * size + offset) < t then low = middle + 1 else high = middle end
-    end
-    return low * size + 1
-  end
 end
 if ARGV[3] then logs = (function()
   -- logs.lua
@@ -130,7 +125,8 @@ for pass = 1, 2 do
     local found = states[first] or raw[first]
     -- prev is the count of the previous window, or the units that a bucket was given back.
     local expires, time, used, prev, credited, log = 0, 0, 0, 0, 0, nil
-    local lastHold, held, holds, ends = 0, 0, 0, ''
+    -- The ends of holds are in found, from endsAt. If they change, they are ends, newEnd and laterEnds.
+    local lastHold, held, holds, endsAt, ends, newEnd, laterEnds = 0, 0, 0, 1, nil, '', ''
     if op == 0 then
       found = false
     elseif found then
@@ -138,7 +134,7 @@ for pass = 1, 2 do
       if pass == 1 and first == i and expires > (foundExpiry[key] or 0) then foundExpiry[key] = expires end
       if expires * 1000000 <= now then
         found, time, used, expires = false, 0, 0, 0
-      elseif op ~= 7 then
+      elseif op < 7 then
         local from = 19
         if op == 6 then
           prev, from = decode('<I4', found, 19), 23
@@ -148,16 +144,21 @@ for pass = 1, 2 do
           prev, from = decode('<I7', found, 19), 26
         end
         if #found > from then
-          lastHold, held, holds = decode('<I7I4I3', found, from)
-          ends = sub(found, from + 14)
+          lastHold, held, holds, endsAt = decode('<I7I4I3', found, from)
         end
       end
     end
-    if pass == 1 and first == i and op ~= 7 then
+    if pass == 1 and first == i and op < 7 then
       if not found then
         reply = reply .. '\0'
       elseif lastHold > 0 or credited > 0 then
-        replyParts[#replyParts + 1], replyParts[#replyParts + 2], reply = reply .. encode('<BH', 3, #found), found, ''
+        head = encode('<BH', 3, #found)
+        if n > 1 then
+          replyParts = replyParts or {}
+          replyParts[#replyParts + 1], replyParts[#replyParts + 2], head, reply = reply .. head, found, '', ''
+        else
+          reply = found
+        end
       else
         reply = reply .. (op == 1 and #found > 18 and '\2' or '\1') .. found
       end
@@ -166,14 +167,10 @@ for pass = 1, 2 do
     -- Advance the state to the present and compute the available units.
     local available, oldtime, oldused, oldexpires, start, stop = 0, time, used, expires, nil, nil
     local left, weight = 0, 0 -- of a sliding window: ticks left, and the weighted count of the previous window
-    if ends ~= '' then
-      local from = 1
-      while from < #ends do
-        local t, units, count = decode('<I5I4I3', ends, from)
-        if t * 15625 > now then break end
-        from, held, holds = from + 12, held - units, holds - count
-      end
-      if from > 1 then ends = sub(ends, from) end
+    while holds > 0 do
+      local t, units, count = decode('<I5I4I3', found, endsAt)
+      if t * 15625 > now then break end
+      endsAt, held, holds = endsAt + 12, held - units, holds - count
     end
     if op == 1 or op == 2 then
       local p, q = p2, p3
@@ -237,9 +234,38 @@ for pass = 1, 2 do
     end
     available = available - held
 
+    -- Find the end of the hold to make or to release, in 64ths of a second: where it is in found or belongs, and how many units and
+    -- holds end at that time.
+    local ending, endAt, endUnits, endHolds, field, hold, holdUnits = 0, endsAt, 0, 0, nil, nil, 0
+    if span > 0 and kind < 2 then
+      ending = now + span + tick - 1
+      ending = (ending - ending % tick) / 15625
+    elseif kind == 3 and minOrMark > 0 then
+      field = encode('<c6BI7', fields[i], 104, minOrMark)
+      local value
+      if writes then value, hold = stored(key, field), get(key, field) else value = call('HGET', keys[key], field); hold = value end
+      if pass == 1 then released = released .. (value and '\1' .. value or '\0') end
+      if hold then ending, holdUnits = decode('<I5I4', hold, 5) end
+    end
+    if ending > 0 and holds > 0 then
+      local low, high = 0, (#found + 1 - endsAt) / 12
+      while low < high do
+        local middle = low + high
+        middle = (middle - middle % 2) / 2
+        if decode('<I5', found, endsAt + middle * 12) < ending then low = middle + 1 else high = middle end
+      end
+      endAt = endsAt + low * 12
+      if endAt < #found then
+        local t, units, count = decode('<I5I4I3', found, endAt)
+        if t == ending then endUnits, endHolds = units, count end
+      end
+    end
+
     -- Decide the charge, and change the state if it is recorded.
-    local changed, units, inPrevious = false, 0, false
-    if kind == 4 then
+    local changed, units, inPrevious, state = false, 0, false, nil
+    if op == 8 then
+      -- slots.lua
+    elseif kind == 4 then
       secondPass = true
       if op == 1 or op == 2 then
         units = maxUnits * 1000000
@@ -268,25 +294,12 @@ for pass = 1, 2 do
     elseif kind == 3 then
       secondPass = true
       local record = tick <= now
-      if minOrMark > 0 then
-        local field = fields[i] .. 'h' .. encode('<I7', minOrMark)
-        local hold = get(key, field)
-        if pass == 1 then
-          local value = stored(key, field)
-          released = released .. (value and '\1' .. value or '\0')
-        end
-        if hold then
-          put(key, field, false)
-          local _, t, u = decode('<I4I5I4', hold)
-          local from = search(ends, 12, '<I5', 1, t)
-          if from < #ends then
-            local t2, total, count = decode('<I5I4I3', ends, from)
-            if t2 == t then
-              local kept = count > 1 and encode('<I5I4I3', t, total - u, count - 1) or ''
-              ends = sub(ends, 1, from - 1) .. kept .. sub(ends, from + 12)
-              held, holds, changed, record = held - u, holds - 1, true, true
-            end
-          end
+      if hold then
+        if writes then put(key, field, false) else holdField, holdValue = field, false end
+        if endHolds > 0 then
+          if endHolds > 1 then newEnd = encode('<I5I4I3', ending, endUnits - holdUnits, endHolds - 1) end
+          ends, laterEnds = sub(found, endsAt, endAt - 1), sub(found, endAt + 12)
+          held, holds, changed, record = held - holdUnits, holds - 1, true, true
         end
       end
       inPrevious = op == 6 and span > 0 and at < time
@@ -352,21 +365,15 @@ for pass = 1, 2 do
         changed = true
         units = available < maxUnits and available or maxUnits
         if span > 0 then
-          local t = now + span + tick - 1
-          t = (t - t % tick) / 15625
           lastHold = lastHold < now and now or lastHold + 1
-          local from = search(ends, 12, '<I5', 1, t)
-          local rest, total, count = from, units, 1
-          if from < #ends then
-            local t2, more, others = decode('<I5I4I3', ends, from)
-            if t2 == t then rest, total, count = from + 12, more + units, others + 1 end
+          newEnd = encode('<I5I4I3', ending, endUnits + units, endHolds + 1)
+          if holds > 0 then
+            ends, laterEnds = sub(found, endsAt, endAt - 1), sub(found, endHolds > 0 and endAt + 12 or endAt)
           end
-          ends = sub(ends, 1, from - 1) .. encode('<I5I4I3', t, total, count) .. sub(ends, rest)
-          held, holds = held + units, holds + 1
-          holdCounts[key] = holdCounts[key] or {0, 0}
-          holdCounts[key][1] = holdCounts[key][1] + 1
-          if holds > holdCounts[key][2] then holdCounts[key][2] = holds end
-          put(key, fields[i] .. 'h' .. encode('<I7', lastHold), encode('<I4I5I4', (t + 63 - (t + 63) % 64) / 64, t, units))
+          held, holds, newHolds = held + units, holds + 1, newHolds + 1
+          field = encode('<c6BI7', fields[i], 104, lastHold)
+          hold = encode('<I4I5I4', (ending + 63 - (ending + 63) % 64) / 64, ending, units)
+          if writes then put(key, field, hold) else holdField, holdValue = field, hold end
           units = 0
         end
       end
@@ -400,22 +407,35 @@ for pass = 1, 2 do
       if stop > expires then expires = stop end
     end
     if changed then
-      if ends ~= '' then
-        local over = decode('<I5', ends, #ends - 11) + 63
+      if holds > 0 then
+        ends = ends or newEnd == '' and sub(found, endsAt) or ''
+        local last = laterEnds ~= '' and laterEnds or newEnd ~= '' and newEnd or ends
+        local over = decode('<I5', last, #last - 11) + 63
         over = (over - over % 64) / 64
         if over > expires then expires = over end
       end
-      local state, more = encode('<I4I7I7', expires, time, used), ''
-      if op == 6 then
-        more = encode('<I4', prev)
+      if op == 8 then -- it has its state
       elseif op == 7 then
-        more = logs.closeLog(log)
-      elseif op == 1 and (credited > 0 or lastHold > 0) then
-        more = encode('<I7I7', prev, credited)
+        state = encode('<I4I7I7', expires, time, used) .. logs.closeLog(log)
+      elseif lastHold > 0 then
+        if op == 1 then
+          state = encode('<I4I7I7I7I7I7I4I3', expires, time, used, prev, credited, lastHold, held, holds)
+        elseif op == 6 then
+          state = encode('<I4I7I7I4I7I4I3', expires, time, used, prev, lastHold, held, holds)
+        else
+          state = encode('<I4I7I7I7I4I3', expires, time, used, lastHold, held, holds)
+        end
+        state = state .. (ends or '') .. newEnd .. laterEnds
+      elseif op == 6 then
+        state = encode('<I4I7I7I4', expires, time, used, prev)
+      elseif op == 1 and credited > 0 then
+        state = encode('<I4I7I7I7I7', expires, time, used, prev, credited)
       elseif op == 1 and prev > 0 then
-        more = encode('<I7', prev)
+        state = encode('<I4I7I7I7', expires, time, used, prev)
+      else
+        state = encode('<I4I7I7', expires, time, used)
       end
-      states[first] = lastHold > 0 and state .. more .. encode('<I7I4I3', lastHold, held, holds) .. ends or state .. more
+      states[first] = state
       if expires > (newExpiry[key] or 0) then newExpiry[key] = expires end
     end
   end
@@ -429,14 +449,14 @@ for pass = 1, 2 do
     states, writes, newExpiry = {}, {}, {}
   else
     -- Denied: record nothing, except refunds, credits, forced charges, releases and an observer whose twin alone denied.
-    states, newExpiry = {}, {}
-    if spans then writes = {} end
+    states, newExpiry, newHolds = {}, {}, 0
+    if writes then writes = {} end
     if not secondPass then break end
   end
 end
 
 local sets = {} -- fields and values to store, by key; unused if each key has one field
-if spans or not single then
+if writes or not single then
   single = false
   for i = 1, n do
     if states[i] then
@@ -450,11 +470,10 @@ if spans or not single then
     end
   end
 end
-if spans then
+if writes then
   for i = 1, n do
     if cuts[i] then reply = reply .. logs.merged(cuts[i].state, decode('B', blob, i * 59 - 52), fields[i], i) end
   end
-  reply = reply .. released
   for k, changes in pairs(writes) do
     local args, deleted = sets[k], {}
     for field, value in pairs(changes) do
@@ -462,13 +481,18 @@ if spans then
     end
     if #deleted > 0 then call('HDEL', keys[k], unpack(deleted)) end
   end
+elseif holdValue == false then
+  call('HDEL', keys[1], holdField)
 end
 -- TTLs are multiples of eight seconds, so that most calls need not extend them. If a field was found, the TTL of its key is
 -- at least as long as that field needs.
 local swept, lastTTL, text = false, 0, ''
 for k = 1, #keys do if (newExpiry[k] or 0) > 0 then
   local key, before, ttl, addedField, size = keys[k], foundExpiry[k] or 0, newExpiry[k] + 7, false, 1
-  if single then
+  if holdValue then
+    call('HSET', key, fields[k], states[k], holdField, holdValue)
+    size = 2
+  elseif single then
     call('HSET', key, fields[k], states[k])
   else
     call('HSET', key, unpack(sets[k]))
@@ -480,22 +504,22 @@ for k = 1, #keys do if (newExpiry[k] or 0) > 0 then
     addedField = before == 0 and call('PEXPIREAT', key, text, 'NX') == 0 -- the hash has other counters
     if before > 0 or addedField then call('PEXPIREAT', key, text, 'GT') end
   end
-  -- Delete expired fields from a random sample: when the hash gets a new counter, when it has more than twice as many fields as
-  -- holds, and in one of 16 calls.
-  local sample, newHolds, liveHolds, fieldCount = 0, 0, 0, 0
-  if addedField or now % 16 == 0 and k == 1 + (now - now % 16) / 16 % #keys then sample = 32 end
-  if holdCounts and holdCounts[k] then newHolds, liveHolds = holdCounts[k][1], holdCounts[k][2] end
-  if sample + newHolds > 0 then fieldCount = call('HLEN', key) end
-  if fieldCount > 2 * liveHolds + 64 and 2 * newHolds > sample then sample = 2 * newHolds end
-  if sample > 0 and not swept and fieldCount > size then
+  -- Delete expired fields from a random sample, and from a larger one if it had any: when the hash gets a new counter, in one of
+  -- 16 calls, and more often if a call makes several holds.
+  local turn = now % 16
+  local sweep = addedField or (turn == 0 or turn < newHolds) and k == 1 + (now - turn) / 16 % #keys
+  if sweep and not swept and call('HLEN', key) > size then
     swept = true
-    local sampled, expired = call('HRANDFIELD', key, sample, 'WITHVALUES'), {}
-    for i = 1, #sampled, 2 do
-      local field, value = sampled[i], sampled[i + 1]
-      if sub(field, 7, 7) == 'l' then value = call('HGET', key, sub(field, 1, 6)) or '\0\0\0\0' end
-      if decode('<I4', value) * 1000000 <= now then expired[#expired + 1] = field end
+    for round = 1, 2 do
+      local sampled, expired = call('HRANDFIELD', key, round == 1 and 4 or 32 + 2 * newHolds, 'WITHVALUES'), {}
+      for i = 1, #sampled, 2 do
+        local field, value = sampled[i], sampled[i + 1]
+        if sub(field, 7, 7) == 'l' then value = call('HGET', key, sub(field, 1, 6)) or '\0\0\0\0' end
+        if decode('<I4', value) * 1000000 <= now then expired[#expired + 1] = field end
+      end
+      if #expired == 0 then break end
+      call('HDEL', key, unpack(expired))
     end
-    if #expired > 0 then call('HDEL', key, unpack(expired)) end
   end
 end end
-return encode('<Bd', denier == 0 and 1 or 0, now) .. table.concat(replyParts) .. reply
+return encode('<Bd', denier == 0 and 1 or 0, now) .. (replyParts and table.concat(replyParts) or head) .. reply .. released
