@@ -262,7 +262,7 @@ func (c *cache) observe(p *plan, began time.Time) {
 
 // observeOne records the result of one charge. It recalls the leases of other nodes after a denial.
 func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, isCacheable bool, sent, now instant) {
-	if r.Err != nil || r.Path == headgate.PathLocal || charge.Strict && charge.OnStoreFailure != headgate.FailLocal {
+	if concurrent(charge) || r.Err != nil || r.Path == headgate.PathLocal || charge.Strict && charge.OnStoreFailure != headgate.FailLocal {
 		return
 	}
 	e, mu := c.getOrCreate(charge, now)

@@ -38,12 +38,15 @@ const retryUnavailable = time.Second
 // returns an error if a charge is still undecided.
 func (f *fallback) decide(now time.Time, charges []headgate.Charge, results []headgate.Result) error {
 	denied, failClosed := false, false
+	localDenied := false // by this node's share
 	var indexes []int
 	for i := range charges {
 		c, r := &charges[i], &results[i]
 		switch {
 		case r.Err == nil:
 			denied = denied || !r.Allowed && !c.Observe
+		case concurrent(c):
+			localDenied = f.decideSlots(now, c, r) || localDenied
 		case !ordinary(c):
 		case c.OnStoreFailure == headgate.FailLocal:
 			indexes = append(indexes, i)
@@ -51,7 +54,10 @@ func (f *fallback) decide(now time.Time, charges []headgate.Charge, results []he
 			failClosed = true // the limiter denies it
 		}
 	}
-	if len(indexes) > 0 && f.decideLocally(now, charges, results, indexes, denied || failClosed) && !denied {
+	if len(indexes) > 0 {
+		localDenied = f.decideLocally(now, charges, results, indexes, denied || failClosed || localDenied) || localDenied
+	}
+	if localDenied && !denied {
 		f.undo(now, charges, results)
 		denied = true
 	}
@@ -79,12 +85,28 @@ func (f *fallback) decideLocally(now time.Time, charges []headgate.Charge, resul
 	return deny
 }
 
+// decideSlots decides whether a request may acquire units of a concurrency limit, by this node's share and what its requests have in use,
+// which they know themselves: nothing is counted here. It reports whether that denies the request.
+func (f *fallback) decideSlots(now time.Time, c *headgate.Charge, r *headgate.Result) bool {
+	if c.OnStoreFailure != headgate.FailLocal || c.Slots != headgate.AcquireSlots || c.Force || c.Cost <= 0 {
+		return false
+	}
+	s := f.share()
+	left := s.portion(c, 0, c.Limit.Count) - c.InUse
+	*r = headgate.Result{RetryAfter: headgate.Unknown, Remaining: max(0, left), Time: now, Path: headgate.PathLocal, Nodes: int32(s.nodes)}
+	if left < c.Cost {
+		return !c.Observe
+	}
+	r.Allowed, r.Granted, r.Remaining, r.RetryAfter = true, c.Cost, left-c.Cost, 0
+	return false
+}
+
 // record counts charges that the store did not receive and that count nevertheless: those of rules with on_store_failure:
 // allow, if the request is allowed, and in any case forced charges and releases of holds.
 func (f *fallback) record(now time.Time, charges []headgate.Charge, results []headgate.Result, denied bool) {
 	for i := range charges {
 		c, r := charges[i], &results[i]
-		if r.Err == nil || c.Cost <= 0 || unanswered(r.Err) {
+		if r.Err == nil || c.Cost <= 0 || unanswered(r.Err) || concurrent(&c) {
 			continue
 		}
 		allows := ordinary(&c) && c.OnStoreFailure == headgate.FailAllow && !c.Observe && c.Hold == 0 && !denied

@@ -19,6 +19,7 @@ const (
 // store would decide the same again.
 type lastResult struct {
 	clock         int64 // the store's time minus this node's instant, in microseconds
+	decided       int64 // the store's time of remaining and reset, in microseconds
 	remaining     int64
 	reset         instant
 	fallbackUntil instant // remaining matters to the fallback until then; 0 once it was read
@@ -62,11 +63,20 @@ func (a *lastResult) evaluate(c *headgate.Charge, r *headgate.Result, now instan
 	return denied
 }
 
+// update records what a result says about the counter, unless it arrived after a result that the store decided later. A result
+// that is much older means that the store's clock was set back.
+func (a *lastResult) update(r *headgate.Result, now instant) {
+	decided := r.Time.UnixMicro()
+	if early := a.decided - decided; early <= 0 || early > maxTrust.Microseconds() {
+		a.decided, a.remaining, a.reset = decided, r.Remaining, now+r.ResetAfter
+	}
+}
+
 // observe records a result, and reports whether it is a denial for lack of units. shared means that other nodes may hold
 // leases.
 func (a *lastResult) observe(c *headgate.Charge, r *headgate.Result, isCacheable, shared bool, sent, now instant) bool {
 	a.clock = r.Time.UnixMicro() - sent.Microseconds()
-	a.remaining, a.reset = r.Remaining, now+r.ResetAfter
+	a.update(r, now)
 	if c.OnStoreFailure == headgate.FailLocal && !c.Observe {
 		a.fallbackUntil = now + max(r.UnusedAfter, r.ResetAfter)
 	}

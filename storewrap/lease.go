@@ -269,7 +269,8 @@ func (c *cache) granted(a *acquisition, r *headgate.Result, sent instant) {
 	l := &lease{units: r.Granted, granted: r.Granted, end: sent + a.term, receipt: r.Receipt, number: c.leases.Add(1)}
 	if e != nil && e.limit == charge.Limit {
 		e.endWithWindow(l, charge, r, sent)
-		e.last.remaining, e.demand.remaining = r.Remaining, e.demand.remaining-r.Granted
+		e.last.update(r, now)
+		e.demand.remaining -= r.Granted
 		free := &e.spare
 		if e.lease == nil || e.lease.units == 0 {
 			free = &e.lease

@@ -26,7 +26,7 @@ func TestLeaseIsSpentLocally(t *testing.T) {
 				if r := l.take(c)[0]; r.Granted != 1 || r.Remaining != limit-i-1 {
 					l.Fatalf("%v: %d: %+v", a, i, r)
 				}
-				time.Sleep(time.Millisecond)
+				time.Sleep(1007 * time.Microsecond) // so that no request is sent at the same time as a lease
 			}
 			if calls := l.calls.Load(); calls > requests/10 {
 				l.Errorf("%v: %d calls for %d", a, calls, requests)
@@ -407,6 +407,30 @@ func TestRemainingWithALease(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A lease whose reply arrives after that of a later charge leaves Remaining as the charge reported it.
+func TestRemainingAfterOvertakenLease(t *testing.T) {
+	t.Parallel()
+	for _, a := range leased {
+		inLab(t, Options{}, func(l *lab) {
+			c := yearly(a, 10_000)
+			delay := func(charges []headgate.Charge) {
+				if charges[0].AtLeast > 0 {
+					time.Sleep(5 * time.Millisecond)
+				}
+			}
+			l.inner.delay.Store(&delay)
+			var admitted int64
+			for range 3_000 {
+				r := l.take(c)[0]
+				if admitted += r.Granted; r.Remaining > c.Limit.Count-admitted {
+					l.Fatalf("%v: %d remaining (path %q) of %d after %d were admitted", a, r.Remaining, r.Path, c.Limit.Count, admitted)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
 }
 
 // A peek, which the store decides, includes the units that the node holds.

@@ -91,13 +91,18 @@ func (p *plan) denied() bool {
 
 // denies reports whether a charge denies its request.
 func denies(c *headgate.Charge, r *headgate.Result) bool {
-	return r.Err == nil && !r.Allowed && !c.Observe && ordinary(c)
+	return r.Err == nil && !r.Allowed && !c.Observe && (ordinary(c) || concurrent(c) && c.Slots == headgate.AcquireSlots)
 }
 
-// ordinary reports whether a node may decide the charge on its own. Other charges refer to what the store has recorded.
+// ordinary reports whether a node may decide the charge on its own. Other charges refer to what the store has recorded, and a
+// concurrency limit to what all nodes have in use.
 func ordinary(c *headgate.Charge) bool {
-	return c.Refund.Units == 0 && c.Release.Units == 0 && !c.Force && !c.Credit
+	return !concurrent(c) && c.Refund.Units == 0 && c.Release.Units == 0 && !c.Force && !c.Credit
 }
+
+// concurrent reports whether the charge is on a concurrency limit. Nothing of it is cached, leased or counted here, because what a node
+// has in use is known to its limiter.
+func concurrent(c *headgate.Charge) bool { return c.Limit.Algorithm == headgate.Concurrency }
 
 // cacheable reports whether the cache may decide a request. It does not decide charges that refer to what the store has
 // recorded or would grant, candidates, which are counted even if their twin denies, or several charges on one counter.

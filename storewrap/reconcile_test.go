@@ -18,6 +18,7 @@ import (
 type flaky struct {
 	headgate.Store
 	fails atomic.Pointer[func(charges []headgate.Charge) error] // ErrUnanswered fails after the inner Take, other errors before it
+	delay atomic.Pointer[func(charges []headgate.Charge)]       // of the reply, if not nil
 }
 
 func newFlaky() *flaky {
@@ -34,6 +35,9 @@ func (f *flaky) Take(ctx context.Context, charges []headgate.Charge, results []h
 	err := (*f.fails.Load())(charges)
 	if err == nil || errors.Is(err, headgate.ErrUnanswered) {
 		_ = f.Store.Take(ctx, charges, results)
+	}
+	if delay := f.delay.Load(); delay != nil {
+		(*delay)(charges)
 	}
 	if err != nil {
 		return failAll(results, err)
