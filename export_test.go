@@ -5,6 +5,9 @@ import "time"
 // CalendarBounds exposes calendarBounds, also for times before those that counters support.
 func CalendarBounds(l Limit, now time.Time) (start, end time.Time) { return l.calendarBounds(now) }
 
+// Longer exposes longer.
+func Longer(a, b time.Duration) bool { return longer(a, b) }
+
 // Matcher matches rules repeatedly in the same memory, as a Limiter does.
 type Matcher struct {
 	view  view

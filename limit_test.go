@@ -32,10 +32,20 @@ func TestValidate(t *testing.T) {
 		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Week, AnchorDay: 7}, ""},
 		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Month, AnchorDay: 31}, ""},
 
+		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Window: time.Second}, ""},
+		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1_000_000_000, Window: time.Hour}, ""},
+
 		{headgate.Limit{}, "count 0: must be 1 to 1000000000"},
 		{headgate.PerSecond(-1), "count -1: must be 1 to 1000000000"},
 		{headgate.PerSecond(1_000_000_001), "count 1000000001: must be 1 to 1000000000"},
-		{headgate.Limit{Algorithm: 5, Count: 1, Window: time.Second}, "algorithm 5: must be 0 to 4"},
+		{headgate.Limit{Algorithm: 6, Count: 1, Window: time.Second}, "algorithm 6: must be 0 to 5"},
+		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Window: 999 * time.Millisecond}, "lease 999ms: must be 1s to 1h"},
+		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Window: time.Hour + 1}, "lease 1h0m0.000000001s: must be 1s to 1h"},
+		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Window: time.Second + 1}, "window 1.000000001s: must be a multiple of 1µs"},
+		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 0, Window: time.Second}, "count 0: must be 1 to 1000000000"},
+		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Window: time.Second, Burst: 2}, "burst 2: only token_bucket has a burst, not concurrency"},
+		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Window: time.Second, Align: 1}, "align: only fixed_window has an alignment, not concurrency"},
+		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Calendar: headgate.Day}, "calendar: only fixed_window can follow a calendar, not concurrency"},
 		{headgate.Limit{Count: 1, Window: time.Second, Burst: -1}, "burst -1: must be 1 to 1000000000"},
 		{headgate.Limit{Count: 1, Window: time.Second, Burst: 1_000_000_001}, "burst 1000000001: must be 1 to 1000000000"},
 		{headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 1, Window: time.Second, Burst: 2}, "burst 2: only token_bucket has a burst, not sliding_window"},
@@ -81,13 +91,13 @@ func TestValidate(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	var names []string
-	for a := range headgate.Algorithm(6) {
+	for a := range headgate.Algorithm(7) {
 		names = append(names, a.String())
 	}
 	for c := range headgate.Calendar(7) {
 		names = append(names, c.String())
 	}
-	const want = "token_bucket leaky_bucket fixed_window sliding_window sliding_log unknown none minute hour day week month unknown"
+	const want = "token_bucket leaky_bucket fixed_window sliding_window sliding_log concurrency unknown none minute hour day week month unknown"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("names: %s\nwant:  %s", got, want)
 	}
@@ -133,7 +143,7 @@ func TestSubjectOf(t *testing.T) {
 func TestCounterOf(t *testing.T) {
 	t.Parallel()
 	seen := map[headgate.Counter]string{}
-	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
+	for a := headgate.TokenBucket; a <= headgate.Concurrency; a++ {
 		for _, names := range [][2]string{{"login", ""}, {"", "login"}, {"login", "peak"}, {"loginpeak", ""}, {"peak", "login"}} {
 			c := headgate.CounterOf(names[0], names[1], a)
 			if other, ok := seen[c]; ok {
@@ -183,6 +193,8 @@ func TestLimitString(t *testing.T) {
 		"3/second, leaky_bucket":               {Algorithm: headgate.LeakyBucket, Count: 3, Window: time.Second},
 		"3/second, sliding_log":                {Algorithm: headgate.SlidingLog, Count: 3, Window: time.Second},
 		"3/hour, fixed_window":                 {Algorithm: headgate.FixedWindow, Count: 3, Window: time.Hour},
+		"20 concurrent":                        {Algorithm: headgate.Concurrency, Count: 20, Window: 10 * time.Second},
+		"20 concurrent, lease 1m":              {Algorithm: headgate.Concurrency, Count: 20, Window: time.Minute},
 		"5/month in UTC":                       headgate.Quota(5, headgate.Month, nil),
 		"5/day in Europe/Berlin":               headgate.Quota(5, headgate.Day, berlin),
 		"5/month in Europe/Berlin from day 15": anchored,

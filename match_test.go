@@ -56,6 +56,20 @@ func evenLength(a headgate.Attributes) bool { return (len(a["path"])+len(a["meth
 
 // scan matches every rule in every reading, lets rules with a priority compete within each reading, and returns the rules that apply.
 func scan(rules []headgate.Rule, a headgate.Attributes) (ids []string, displaced int) {
+	applies := map[string]bool{}
+	for _, reading := range readingsOf(a) {
+		displaced += scanReading(rules, reading, applies)
+	}
+	for _, r := range rules {
+		if applies[r.ID] {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids, displaced
+}
+
+// readingsOf returns the attributes of a request in all its readings.
+func readingsOf(a headgate.Attributes) (all []headgate.Attributes) {
 	paths, methods := []string{a["path"]}, []string{a["method"]}
 	if other := a[headgate.OtherPath]; other != "" {
 		paths = append(paths, strings.Split(other, "?")...)
@@ -67,20 +81,14 @@ func scan(rules []headgate.Rule, a headgate.Attributes) (ids []string, displaced
 	default:
 		methods = append(methods, other)
 	}
-	applies := map[string]bool{}
 	for _, path := range paths {
 		for _, method := range methods {
 			b := maps.Clone(a)
 			b["path"], b["method"] = path, method
-			displaced += scanReading(rules, b, applies)
+			all = append(all, b)
 		}
 	}
-	for _, r := range rules {
-		if applies[r.ID] {
-			ids = append(ids, r.ID)
-		}
-	}
-	return ids, displaced
+	return all
 }
 
 func scanReading(rules []headgate.Rule, a headgate.Attributes, applies map[string]bool) (displaced int) {

@@ -32,6 +32,9 @@ func TestVersion(t *testing.T) {
 		if field.Name == "MaxDelay" {
 			r.Limit.Algorithm = headgate.LeakyBucket
 		}
+		if field.Name == "Counter" {
+			continue // it excludes most other fields; see TestCounter
+		}
 		reflect.ValueOf(&r).Elem().FieldByIndex(field.Index).Set(otherValue(t, field.Type))
 		changed(field.Name, r)
 	}
@@ -70,6 +73,7 @@ func otherValue(t *testing.T, of reflect.Type) reflect.Value {
 		headgate.Match{Path: "/x"},
 		headgate.Cost{Default: 2},
 		headgate.CostEntry{Match: headgate.Match{Path: "/x"}, Cost: 3},
+		headgate.ChargeHold,
 		time.FixedZone("there", 3600),
 		headgate.Condition{Text: "x", Holds: func(headgate.Attributes) bool { return true }},
 	} {

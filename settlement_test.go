@@ -20,9 +20,14 @@ import (
 // newLimitWorld returns a world with a rule for each limit.
 func newLimitWorld(t *testing.T, limits ...headgate.Limit) *world {
 	t.Helper()
+	return newLimitWorldOf(t, headgate.ReleaseHold, limits...)
+}
+
+func newLimitWorldOf(t *testing.T, expiry headgate.OnHoldExpiry, limits ...headgate.Limit) *world {
+	t.Helper()
 	var rules []headgate.Rule
 	for i, limit := range limits {
-		rule := headgate.Rule{ID: fmt.Sprint("rule-", i), By: []string{"user"}, Limit: limit}
+		rule := headgate.Rule{ID: fmt.Sprint("rule-", i), By: []string{"user"}, Limit: limit, OnHoldExpiry: expiry}
 		if limit.Algorithm == headgate.LeakyBucket {
 			rule.MaxDelay = time.Hour
 		}
@@ -100,13 +105,16 @@ func TestSettledOnce(t *testing.T) {
 		mixes = append(mixes, []headgate.Limit{limit})
 	}
 	for _, limits := range mixes {
-		for _, unseen := range []bool{false, true} {
+		for _, variant := range []struct {
+			expiry headgate.OnHoldExpiry
+			unseen bool
+		}{{}, {unseen: true}, {expiry: headgate.ChargeHold}, {headgate.ChargeHold, true}} {
 			for _, late := range []time.Duration{0, 9500 * time.Millisecond, 15 * time.Second} {
 				for _, first := range endings {
 					for _, second := range endings {
-						b := newLimitWorld(t, limits...)
-						name := fmt.Sprintf("%v, unseen %t, %v later, %v, %v", limits, unseen, late, first, second)
-						if unseen {
+						b := newLimitWorldOf(t, variant.expiry, limits...)
+						name := fmt.Sprintf("%v, %+v, %v later, %v, %v", limits, variant, late, first, second)
+						if variant.unseen {
 							b.failStore(headgate.ErrUnavailable)
 						}
 						token := b.reserve(t, 20).Token
@@ -116,7 +124,11 @@ func TestSettledOnce(t *testing.T) {
 						if err != nil || !d.Allowed || len(d.Limits) != len(limits) {
 							t.Fatalf("%s: %+v, %v", name, d, err)
 						}
-						if l := d.Limits[0]; l.Limit.Algorithm == headgate.FixedWindow && l.Remaining != 100-first.cost {
+						used := first.cost
+						if variant.expiry == headgate.ChargeHold && !variant.unseen && late > 10*time.Second {
+							used = max(used, 20) // nothing is given back after the hold has expired
+						}
+						if l := d.Limits[0]; l.Limit.Algorithm == headgate.FixedWindow && l.Remaining != 100-used {
 							t.Errorf("%s: %d are left", name, l.Remaining)
 						}
 						want := b.state(t)
@@ -125,7 +137,8 @@ func TestSettledOnce(t *testing.T) {
 							t.Fatalf("%s: %+v, %v", name, d, err)
 						}
 						for _, l := range d.Limits {
-							if l.Granted != 0 || l.Limit.Algorithm != headgate.LeakyBucket && l.Remaining > 100-first.cost {
+							drains := l.Limit.Algorithm == headgate.LeakyBucket || variant.expiry == headgate.ChargeHold // since Reserve
+							if l.Granted != 0 || !drains && l.Remaining > 100-first.cost {
 								t.Errorf("%s: the second gets %+v", name, l)
 							}
 						}
@@ -265,10 +278,13 @@ func TestSettledOnceOverAnOutage(t *testing.T) {
 		limit.Window = 24 * time.Hour // so that no unit becomes available during the test
 		for _, during := range []bool{false, true} {
 			for _, otherwise := range []headgate.OnStoreFailure{headgate.FailLocal, headgate.FailAllow} {
-				t.Run(fmt.Sprintf("%s %t %s", limit.Algorithm, during, otherwise), func(t *testing.T) {
-					t.Parallel()
-					settledOverAnOutage(t, headgate.Rule{ID: "rule", By: []string{"user"}, Limit: limit, OnStoreFailure: otherwise}, during)
-				})
+				for _, expiry := range []headgate.OnHoldExpiry{headgate.ReleaseHold, headgate.ChargeHold} {
+					t.Run(fmt.Sprintf("%s %t %s %s", limit.Algorithm, during, otherwise, expiry), func(t *testing.T) {
+						t.Parallel()
+						rule := headgate.Rule{ID: "rule", By: []string{"user"}, Limit: limit, OnStoreFailure: otherwise, OnHoldExpiry: expiry}
+						settledOverAnOutage(t, rule, during)
+					})
+				}
 			}
 		}
 	}
