@@ -4,22 +4,27 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
 // compile compiles the rules and reports the errors of package headgate with their positions.
-func (r *reader) compile() {
+func (r *reader) compile(compile func(...headgate.Rule) (*headgate.RuleSet, error)) {
+	if r.broken {
+		compile = compileAlone // the rules of another source may be missing
+	}
 	rules := make([]headgate.Rule, len(r.rules))
 	for i, rule := range r.rules {
 		rules[i] = rule.Rule
 	}
-	set, err := headgate.Compile(rules...)
+	set, err := compile(rules...)
 	if err == nil {
 		r.document.Source, r.document.Rules = rules, set.WithMode(r.document.Mode)
 		return
@@ -38,6 +43,30 @@ func (r *reader) compile() {
 	}
 }
 
+// compileAlone compiles rules without the rules whose counters they charge. Others stand in for them, which grant any cost.
+func compileAlone(rules ...headgate.Rule) (*headgate.RuleSet, error) {
+	known := map[string]bool{}
+	for i := range rules {
+		known[rules[i].ID] = true
+	}
+	all := slices.Clone(rules)
+	for i := range rules {
+		if id := rules[i].Counter; id != "" && !known[id] {
+			known[id] = true
+			limit := headgate.Limit{Algorithm: headgate.FixedWindow, Count: headgate.MaxCost, Window: time.Hour}
+			all = append(all, headgate.Rule{ID: id, By: headgate.Global, Limit: limit})
+		}
+	}
+	set, err := headgate.Compile(all...)
+	if err == nil {
+		return set, nil
+	}
+	return nil, errors.Join(slices.DeleteFunc(unjoin(err), func(err error) bool {
+		ruleErr, ok := errors.AsType[*headgate.RuleError](err)
+		return ok && ruleErr.Index >= len(rules) // the rule that charges the counters has an error for its id as well
+	})...)
+}
+
 // position returns a rule's error with the position of the key or value that it is about.
 func (r *reader) position(rule *parsedRule, ruleErr *headgate.RuleError) *yamldoc.Error {
 	at := rule.node.Find(ruleErr.Path)
@@ -52,6 +81,11 @@ func (r *reader) position(rule *parsedRule, ruleErr *headgate.RuleError) *yamldo
 	problem := ruleErr.Problem
 	if len(ruleErr.Path) > 0 {
 		problem = describeProblem(strings.Join(ruleErr.Path, "."), problem)
+	}
+	if slices.Equal(ruleErr.Path, []string{"counter"}) && r.ids[rule.Counter] == nil {
+		if near := yamldoc.Nearest(rule.Counter, slices.Sorted(maps.Keys(r.ids))); near != "" && near != rule.ID {
+			problem = fmt.Sprintf("counter: %s; did you mean %q?", ruleNotFound(rule.Counter), near)
+		}
 	}
 	if ruleErr.Other >= 0 && ruleErr.Other < len(r.rules) {
 		other := r.rules[ruleErr.Other]

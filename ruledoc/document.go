@@ -41,12 +41,13 @@ func Parse(name string, data []byte) (*Document, error) {
 	return parseSources([]source{{Name: name, Data: data}})
 }
 
-// ParseRule parses a single rule in YAML or JSON: one item of a document's list of rules. Errors are of type Errors, with
+// ParseRule parses a single rule in YAML or JSON: one item of a document's list of rules. It does not check whether the rule
+// fits the one whose counters it charges (see headgate.Rule.Counter), which is not known here. Errors are of type Errors, with
 // name as the file name.
 func ParseRule(name string, data []byte) (headgate.Rule, error) {
 	r := newReader(source{Name: name, Data: data})
 	r.readOne("no rule found: write its keys and values (id, by, limit …)", r.addRule)
-	r.compile()
+	r.compile(compileAlone)
 	if err := r.errors(); err != nil {
 		return headgate.Rule{}, err
 	}
@@ -61,7 +62,7 @@ func parseSources(sources []source) (*Document, error) {
 		r.read(i, "the file is empty: write \"rules: []\" for a file without rules", r.readDocument)
 	}
 	r.readExceptions()
-	r.compile()
+	r.compile(headgate.Compile)
 	if err := r.errors(); err != nil {
 		return nil, err
 	}

@@ -219,11 +219,16 @@ func TestParseRule(t *testing.T) {
 	if err != nil || r.ID != "search" || !r.When.Holds(headgate.Attributes{"user": "x"}) {
 		t.Errorf("%v: %+v", err, r)
 	}
+	if r, err := ParseRule("reports", []byte("{id: reports, counter: units, cost: 1_000_000}")); err != nil || r.Counter != "units" || r.By != nil {
+		t.Errorf("%v: %+v", err, r)
+	}
 	for text, want := range map[string]string{
 		"":                                 "search:1:1: no rule found: write its keys and values (id, by, limit …)",
 		"[{id: a}]":                        "search:1:1: a rule must be a mapping of keys to values (id, by, limit …), not a list",
 		"id: a\nby: [ip]\nlimit: 10/minut": "search:3:8: rule \"a\": limit: unknown unit \"minut\"; did you mean 10/minute?",
 		"id: a\nby: [ipp]\nlimit: 1/s":     "search:2:6: rule \"a\": by: unknown attribute \"ipp\"; did you mean ip?",
+		"{id: a, counter: b c}":            "search:1:18: rule \"a\": counter: character ' ': must be a letter, a digit or one of -_.:/",
+		"{id: a, counter: a}":              "search:1:18: rule \"a\": counter: names the rule itself: remove it, or write the id of another rule",
 		"{id: a, by: [], limit: 1/s}\n---\nid: b\n": "search:3:1: only one document is allowed here: remove this one",
 	} {
 		_, err := ParseRule("search", []byte(text))

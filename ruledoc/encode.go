@@ -27,7 +27,7 @@ func EncodeRule(r headgate.Rule) ([]byte, error) {
 
 // encodeRule returns the tree of a rule, and the defaults with which the limits of its overrides will be decoded.
 func encodeRule(r headgate.Rule) (n *node, defaults func(limit string) limitDefaults, err error) {
-	if _, err := headgate.Compile(r); err != nil {
+	if _, err := compileAlone(r); err != nil {
 		return nil, nil, err
 	}
 	var e encoder
@@ -71,7 +71,7 @@ func Settings(r headgate.Rule, except ...string) iter.Seq2[string, string] {
 	}
 }
 
-// commonAlgorithm returns the algorithm of the first limit of a rule that is not a quota. Limits with another algorithm are
+// commonAlgorithm returns the algorithm of the first limit of a rule that is a rate. Limits with another algorithm are
 // encoded with it.
 func commonAlgorithm(r headgate.Rule) headgate.Algorithm {
 	limits := []headgate.Limit{r.Limit}
@@ -79,7 +79,7 @@ func commonAlgorithm(r headgate.Rule) headgate.Algorithm {
 		limits = append(limits, r.Limits[name])
 	}
 	for _, l := range limits {
-		if defaults, ok := defaultsFrom(l); ok {
+		if defaults, isRate := defaultsFrom(l); isRate {
 			return defaults.algorithm
 		}
 	}

@@ -44,6 +44,9 @@ func (w generator) limit(algorithms ...headgate.Algorithm) headgate.Limit {
 			l.AnchorDay = w.IntN(8)
 		}
 		return l
+	case l.Algorithm == headgate.Concurrency:
+		l.Window = pick(w, defaultLease, time.Second, time.Minute, time.Hour, 1500*time.Millisecond)
+		return l
 	case l.Algorithm == headgate.FixedWindow:
 		l.Align = pick(w, headgate.FromFirst, headgate.OnClock, headgate.OnClockSpread)
 	case l.Algorithm == headgate.TokenBucket && w.maybe():
@@ -56,6 +59,7 @@ func (w generator) limit(algorithms ...headgate.Algorithm) headgate.Limit {
 
 var allAlgorithms = []headgate.Algorithm{
 	headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog,
+	headgate.Concurrency,
 }
 
 func zone(name string) *time.Location {

@@ -77,7 +77,7 @@ func checkRuleRoundTrip(t testing.TB, r headgate.Rule) []byte {
 
 func version(t testing.TB, r headgate.Rule) string {
 	t.Helper()
-	set, err := headgate.Compile(r)
+	set, err := compileAlone(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,6 +203,11 @@ func TestRandomRulesRoundTrip(t *testing.T) {
 			}
 			d.Source = append(d.Source, r)
 			w.exceptions(d, r)
+			if w.maybe() {
+				b := headgate.Rule{ID: "b" + r.ID, Counter: r.ID, Match: w.match(), Mode: pick(w, headgate.Enforce, headgate.Off)}
+				d.Source = append(d.Source, b)
+				d.Exemptions = append(d.Exemptions, headgate.Exemption{Rule: b.ID, Attribute: "user", Value: w.text()})
+			}
 		}
 		set, err := headgate.Compile(d.Source...)
 		if err != nil {

@@ -171,5 +171,5 @@ func isPlain(s string, inFlow bool) bool {
 // yamlWords are the words that some version of YAML does not read as text.
 var yamlWords = []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 
-// plainNumber matches a rate, a network or a duration, which no version of YAML reads as a number or a date.
-var plainNumber = regexp.MustCompile(`^([0-9.]+/[0-9]*[a-z]*|([0-9.]+(ms|s|m|h))+)$`)
+// plainNumber matches a rate, a concurrency limit, a network or a duration, which no version of YAML reads as a number or a date.
+var plainNumber = regexp.MustCompile(`^([0-9.]+/[0-9]*[a-z]*|[0-9]+ concurrent|([0-9.]+(ms|s|m|h))+)$`)

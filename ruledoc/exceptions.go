@@ -1,6 +1,7 @@
 package ruledoc
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,6 +46,8 @@ func (d *decoder) override(n *node, rules map[string]*parsedRule) headgate.Overr
 		d.Bad(n, "rule: required: add the ID of the overridden rule, like rule: search-by-key")
 	case r == nil:
 		d.notFound(n.Find([]string{"rule"}), ruleNotFound(o.Rule), o.Rule, slices.Sorted(maps.Keys(rules)))
+	case r.Counter != "":
+		d.Bad(n.Find([]string{"rule"}), "%s", chargesOther(&r.Rule))
 	case o.plan.limit == nil && o.plan.limits == nil:
 		d.Bad(n, "limit: required: add the limit of the subject, like limit: 5000/minute")
 	default:
@@ -83,6 +86,9 @@ func (d *decoder) checkOverride(n *node, o *parsedOverride, r *parsedRule) {
 
 // CheckSubject returns an error unless an override's subject has exactly the attributes of the rule's By.
 func CheckSubject(r *headgate.Rule, subject headgate.Attributes) error {
+	if r.Counter != "" {
+		return errors.New(chargesOther(r))
+	}
 	if len(r.By) == 0 {
 		return fmt.Errorf("subject: rule %q has by: [] and thus no subjects to override: change the rule's own limit", r.ID)
 	}
@@ -134,6 +140,11 @@ func (d *decoder) keyHash(n *node, key, value string) string {
 		d.Bad(n, "%s: %s", key, err)
 	}
 	return hash
+}
+
+// chargesOther returns the problem of a reference to the counters of a rule that has none.
+func chargesOther(r *headgate.Rule) string {
+	return fmt.Sprintf("rule %q charges the counters of rule %q: write %s", r.ID, r.Counter, r.Counter)
 }
 
 // ruleNotFound returns the problem of a reference to a rule that does not exist.

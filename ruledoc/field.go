@@ -193,9 +193,12 @@ func enumField[T any, W ~uint8](key, doc string, words []string, of func(*T) *W)
 		func(e *encoder, what string, v W) *node { return e.text(what, words[v]) })
 }
 
+// durationSchema is the member of a schema for the text of a duration.
+const durationSchema = `"pattern": "^([0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$"`
+
 // durationField returns a field for a duration.
 func durationField[T any](key, doc string, of func(*T) *time.Duration) field[T] {
-	f := field[T]{key: key, doc: doc, unset: "`0s`", schema: `"type": "string", "pattern": "^([0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$"`}
+	f := field[T]{key: key, doc: doc, unset: "`0s`", schema: `"type": "string", ` + durationSchema}
 	return valueField(f, of, (*decoder).Duration, func(e *encoder, what string, v time.Duration) *node { return e.text(what, v.String()) })
 }
 

@@ -59,7 +59,9 @@ var flatKeys = newObject(
 	field[Flat]{
 		key: "algorithm", doc: "algorithm, by any of its names", unset: "`token_bucket`",
 		read: func(d *decoder, n *node, key string, f *Flat) {
-			if d.algorithm(n, key) != nil {
+			if n.Kind == yamldoc.Text && n.Text == headgate.Concurrency.String() {
+				d.Bad(n, "%s: the flat form has no concurrency limits: write a rule with limit: {concurrent: 20}", key)
+			} else if d.algorithm(n, key) != nil {
 				f.Algorithm = n.Text
 			}
 		},
@@ -257,17 +259,30 @@ func algorithmOf(word string) (a headgate.Algorithm, ok bool) {
 // FlatOf returns the flat form of a rule. If the flat form cannot express the whole rule, it holds the parts that it can: the
 // rule's first limit and the closest scope, so that tables can be searched by it.
 func FlatOf(r headgate.Rule) Flat {
-	limit := r.Limit
-	if names := slices.Sorted(maps.Keys(r.Limits)); limit == (headgate.Limit{}) && len(names) > 0 {
-		limit = r.Limits[names[0]]
+	limit, algorithm := firstFlatLimit(r), ""
+	if limit != (headgate.Limit{}) {
+		algorithm = limit.Algorithm.String()
 	}
 	return Flat{
 		Name: r.ID, Scope: scopeOf(r.By), Priority: r.Priority, Enabled: true,
 		TenantID: onlyValue(r.Match, "tenant"), HTTPMethod: cmp.Or(r.Match.Method, onlyValue(r.Match, "method")),
 		PathPattern: cmp.Or(r.Match.Path, onlyValue(r.Match, "path")), Tier: onlyValue(r.Match, "tier"),
-		Algorithm: limit.Algorithm.String(), MaxRequests: limit.Count, WindowSeconds: limit.Window.Seconds(),
+		Algorithm: algorithm, MaxRequests: limit.Count, WindowSeconds: limit.Window.Seconds(),
 		BurstCapacity: limit.Burst,
 	}
+}
+
+// firstFlatLimit returns the first limit of a rule that is not a concurrency limit, which the flat form does not have.
+func firstFlatLimit(r headgate.Rule) headgate.Limit {
+	if r.Limit.Count > 0 && r.Limit.Algorithm != headgate.Concurrency {
+		return r.Limit
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
+		if l := r.Limits[name]; l.Algorithm != headgate.Concurrency {
+			return l
+		}
+	}
+	return headgate.Limit{}
 }
 
 // scopeOf returns the scope that is closest to the attributes of By.

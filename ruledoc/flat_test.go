@@ -189,6 +189,7 @@ func TestFlatOfOtherRules(t *testing.T) {
 		"{id: a, by: [route], limit: 10/hour, match: {tenant: [acme, b], path: [/a]}}": {
 			Scope: "endpoint", PathPattern: "/a", Algorithm: "token_bucket", MaxRequests: 10, WindowSeconds: 3600,
 		},
+		"{id: a, counter: b, match: {tenant: acme, method: GET}, cost: 5}": {Scope: "global", TenantID: "acme", HTTPMethod: "GET"},
 		"{id: a, by: [client], limit: 10/minute, mode: shadow}": {
 			Scope: "global", Algorithm: "token_bucket", MaxRequests: 10, WindowSeconds: 60,
 		},

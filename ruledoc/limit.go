@@ -1,7 +1,9 @@
 package ruledoc
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +14,8 @@ import (
 // parsedLimit is a limit with the state that only decoding and encoding need.
 type parsedLimit struct {
 	headgate.Limit
-	rate, quota bool
+	rate, quota, concurrent bool
+	lease                   *time.Duration
 	// algorithm and aligned are set if the limit has these keys; otherwise defaults apply.
 	algorithm *headgate.Algorithm
 	aligned   bool
@@ -21,14 +24,14 @@ type parsedLimit struct {
 
 var limitKeys = newObject(
 	field[parsedLimit]{
-		key: "rate", doc: "count per time window: `10/minute`, `5/15m`, `10_000/h`", unset: "`rate` or `quota` required",
+		key: "rate", doc: "count per time window: `10/minute`, `5/15m`, `10_000/h`", unset: "`rate`, `quota` or `concurrent` required",
 		schema: `"$ref": "#/$defs/rate"`,
 		read: func(d *decoder, n *node, key string, l *parsedLimit) {
 			l.rate = true
 			l.Count, l.Window = d.rate(n, key)
 		},
 		write: func(e *encoder, what string, l *parsedLimit) *node {
-			if l.quota {
+			if l.quota || l.concurrent {
 				return nil
 			}
 			return e.rate(what, l.Limit)
@@ -42,7 +45,7 @@ var limitKeys = newObject(
 		key: "algorithm", doc: "algorithm of this limit", unset: "the rule's `algorithm`", schema: `"$ref": "#/$defs/algorithm"`,
 		read: func(d *decoder, n *node, key string, l *parsedLimit) { l.algorithm = d.algorithm(n, key) },
 		write: func(e *encoder, what string, l *parsedLimit) *node {
-			if l.quota || l.Algorithm == l.defaults.algorithm {
+			if l.quota || l.concurrent || l.Algorithm == l.defaults.algorithm {
 				return nil
 			}
 			return e.text(what, l.Algorithm.String())
@@ -64,7 +67,7 @@ var limitKeys = newObject(
 			if l.Algorithm == l.defaults.algorithm {
 				align = l.defaults.align
 			}
-			if l.quota || l.Align == align {
+			if l.quota || l.concurrent || l.Align == align {
 				return nil
 			}
 			return e.text(what, alignNames[l.Align])
@@ -99,7 +102,36 @@ var limitKeys = newObject(
 	intField("anchor_day", "day on which a month (in a shorter month: its last day) or a week (1 is Monday) begins", 1, "",
 		func(l *parsedLimit) *int { return &l.AnchorDay }).
 		withSchema(`"maximum": 31, "default": 1`).withDefault("`1`"),
+	field[parsedLimit]{
+		key: "concurrent", doc: "requests [in flight](#concurrency-limits) at a time, on all nodes together; `20 concurrent` is short for `{concurrent: 20}`",
+		unset: "none", schema: `"type": "integer", "minimum": 1, ` + countSchema,
+		read: func(d *decoder, n *node, key string, l *parsedLimit) {
+			l.concurrent = true
+			l.Count = d.Int(n, key, 1, "")
+		},
+		write: func(_ *encoder, _ string, l *parsedLimit) *node {
+			if !l.concurrent {
+				return nil
+			}
+			return intNode(l.Count)
+		},
+	},
+	field[parsedLimit]{
+		key: "lease", unset: "`" + leaseText(defaultLease) + "`, or the lease of the limit that a tier, a candidate or an override replaces",
+		doc:    "how long the requests of a node that was killed keep counting as in flight: `1s` to `1h`",
+		schema: `"type": "string", ` + durationSchema,
+		read:   func(d *decoder, n *node, key string, l *parsedLimit) { l.lease = new(d.Duration(n, key)) },
+		write: func(e *encoder, what string, l *parsedLimit) *node {
+			if !l.concurrent || l.Window == l.defaults.leaseOrDefault() {
+				return nil
+			}
+			return e.text(what, leaseText(l.Window))
+		},
+	},
 )
+
+// defaultLease is the lease of concurrency limits without the key lease.
+var defaultLease = headgate.Concurrent(1).Window
 
 var (
 	calendarNames  = namesOf(headgate.Minute, headgate.Hour, headgate.Day, headgate.Week, headgate.Month)
@@ -118,7 +150,7 @@ func (d *decoder) algorithm(n *node, key string) *headgate.Algorithm {
 		return &a
 	}
 	if n.Kind == yamldoc.Text && n.Text == "concurrency" {
-		d.Bad(n, "%s: concurrency is not supported yet: use one of %s", key, strings.Join(algorithmNames, ", "))
+		d.Bad(n, "%s: concurrency is not an algorithm of rates: write limit: {concurrent: 20}, without algorithm", key)
 		return nil
 	}
 	i := d.Enum(n, key, algorithmNames)
@@ -132,17 +164,23 @@ func (d *decoder) algorithm(n *node, key string) *headgate.Algorithm {
 type limitDefaults struct {
 	algorithm headgate.Algorithm
 	align     headgate.Align
+	lease     time.Duration // of a concurrency limit; 0 means defaultLease
 	// replaced is the limit that an override replaces; its burst is scaled with the override's rate. It is zero for other
 	// limits.
 	replaced headgate.Limit
 }
 
-// defaultsFrom returns the defaults of a limit that replaces l. It returns false if l is not set or is a quota.
-func defaultsFrom(l headgate.Limit) (defaults limitDefaults, ok bool) {
-	if l.Count > 0 && l.Calendar == headgate.NoCalendar {
-		return limitDefaults{algorithm: l.Algorithm, align: l.Align}, true
+func (d limitDefaults) leaseOrDefault() time.Duration { return cmp.Or(d.lease, defaultLease) }
+
+// defaultsFrom returns the defaults of a limit that replaces l. It returns false if l is not a rate, so that it has no algorithm for one.
+func defaultsFrom(l headgate.Limit) (defaults limitDefaults, isRate bool) {
+	switch {
+	case l.Count == 0 || l.Calendar != headgate.NoCalendar:
+		return limitDefaults{}, false
+	case l.Algorithm == headgate.Concurrency:
+		return limitDefaults{lease: l.Window}, false
 	}
-	return limitDefaults{}, false
+	return limitDefaults{algorithm: l.Algorithm, align: l.Align}, true
 }
 
 // overrideDefaultsFrom returns the defaults of an override's limit that replaces l.
@@ -152,17 +190,24 @@ func overrideDefaultsFrom(l headgate.Limit) limitDefaults {
 	return defaults
 }
 
-// limit decodes 10/minute, {rate: …} or {quota: …}.
+// limit decodes 10/minute, 20 concurrent, {rate: …}, {quota: …} or {concurrent: …}.
 func (d *decoder) limit(n *node, key string, defaults limitDefaults) headgate.Limit {
 	var l parsedLimit
 	before := d.Report.Count()
 	switch n.Kind {
 	case yamldoc.Text, yamldoc.Number:
-		l.rate = true
-		l.Count, l.Window = d.rate(n, key)
+		if l.concurrent = isConcurrent(n.Text); l.concurrent {
+			l.Limit = d.concurrent(n, key, defaults)
+		} else {
+			l.rate = true
+			l.Count, l.Window = d.rate(n, key)
+		}
 	case yamldoc.Mapping:
 		limitKeys.read(d, n, key, &l)
 		d.checkKind(n, key, &l)
+		if l.concurrent {
+			l.setLease(defaults)
+		}
 	default:
 		d.Bad(n, "%s: must be 10/minute or {rate: 10/minute, burst: 20}, not %s", key, n.Describe())
 	}
@@ -170,6 +215,7 @@ func (d *decoder) limit(n *node, key string, defaults limitDefaults) headgate.Li
 		return headgate.Limit{} // already reported; package headgate must not report it again
 	}
 	switch {
+	case l.concurrent:
 	case l.algorithm != nil:
 		l.Algorithm = *l.algorithm
 	case l.quota:
@@ -177,15 +223,40 @@ func (d *decoder) limit(n *node, key string, defaults limitDefaults) headgate.Li
 	default:
 		l.Algorithm = defaults.algorithm
 	}
-	if l.Algorithm == defaults.algorithm && !l.aligned && !l.quota {
+	if l.Algorithm == defaults.algorithm && !l.aligned && !l.quota && !l.concurrent {
 		l.Align = defaults.align
 	}
 	return scaleBurst(l.Limit, defaults.replaced)
 }
 
-// checkKind checks that a limit is either a rate or a quota.
+// setLease makes the limit a concurrency limit with its own or the default lease.
+func (l *parsedLimit) setLease(defaults limitDefaults) {
+	l.Algorithm, l.Window = headgate.Concurrency, defaults.leaseOrDefault()
+	if l.lease != nil {
+		l.Window = *l.lease
+	}
+}
+
+// concurrentKeys are the keys of a concurrency limit.
+var concurrentKeys = []string{"concurrent", "lease"}
+
+// checkKind checks that a limit is either a rate, a quota or a concurrency limit.
 func (d *decoder) checkKind(n *node, key string, l *parsedLimit) {
+	if l.concurrent {
+		for _, e := range n.Entries {
+			switch name := e.Key.Text; {
+			case limitKeys.field(name) == nil || slices.Contains(concurrentKeys, name):
+			case name == "rate" || name == "quota":
+				d.Bad(e.Key, "%s: concurrent and %s cannot be combined: remove one, or define two limits", key, name)
+			default:
+				d.Bad(e.Key, "%s: a concurrency limit has no %s: remove it", key, name)
+			}
+		}
+		return
+	}
 	switch {
+	case l.lease != nil:
+		d.Bad(n.Find([]string{"lease"}), "%s: lease requires concurrent: write {concurrent: 20, lease: %s}", key, leaseText(*l.lease))
 	case l.rate && l.quota:
 		d.Bad(n, "%s: rate and quota cannot be combined: remove one, or define two limits", key)
 	case l.quota && l.Calendar == headgate.NoCalendar:
@@ -197,7 +268,7 @@ func (d *decoder) checkKind(n *node, key string, l *parsedLimit) {
 		d.Bad(n, "%s: calendar requires quota: write {quota: %d, calendar: %s}", key, l.Count, l.Calendar)
 	case !l.rate && !l.quota:
 		if _, written := n.Get("rate"); !written {
-			d.Bad(n, "%s: rate or quota required: write {rate: 10/minute} or {quota: 1000, calendar: day}", key)
+			d.Bad(n, "%s: rate, quota or concurrent required: write {rate: 10/minute}, {quota: 1000, calendar: day} or {concurrent: 20}", key)
 		}
 	}
 }
@@ -208,13 +279,19 @@ func (e *encoder) limit(where string, l headgate.Limit, defaults limitDefaults) 
 		e.bad(where, "%w", err)
 		return mappingNode()
 	}
-	encoded := parsedLimit{Limit: l, quota: l.Calendar != headgate.NoCalendar, defaults: defaults}
+	encoded := parsedLimit{
+		Limit: l, quota: l.Calendar != headgate.NoCalendar, concurrent: l.Algorithm == headgate.Concurrency, defaults: defaults,
+	}
 	encoded.Burst = explicitBurst(l, defaults)
 	if encoded.AnchorDay == 1 {
 		encoded.AnchorDay = 0
 	}
 	n := limitKeys.write(e, where, &encoded)
-	if len(n.Entries) == 1 && n.Entries[0].Key.Text == "rate" {
+	switch {
+	case len(n.Entries) > 1:
+	case encoded.concurrent:
+		return e.text(where, headgate.Concurrent(l.Count).String())
+	case !encoded.quota:
 		return n.Entries[0].Value
 	}
 	return n

@@ -24,7 +24,7 @@ var planKeys = newObject(
 
 func limitField[T any](of func(*T) *parsedPlan) field[T] {
 	return field[T]{
-		key: "limit", doc: "the limit: `10/minute`, `{rate: 10/minute, burst: 20}` or `{quota: 1000, calendar: month}`", unset: "none",
+		key: "limit", doc: "the limit: `10/minute`, `{rate: 10/minute, burst: 20}`, `{quota: 1000, calendar: month}` or `{concurrent: 20}`", unset: "none",
 		schema: `"$ref": "#/$defs/limit"`,
 		read:   func(_ *decoder, n *node, _ string, into *T) { of(into).limit = n },
 		write: func(e *encoder, what string, from *T) *node {
@@ -108,13 +108,11 @@ func (r *parsedRule) overrideDefaults(name string) limitDefaults {
 
 // defaults returns the defaults of a limit that replaces the rule's own one with this name.
 func (r *parsedRule) defaults(name string) limitDefaults {
-	if defaults, ok := defaultsFrom(r.ownLimit(name)); ok {
-		return defaults
+	defaults, isRate := defaultsFrom(r.ownLimit(name))
+	if !isRate && r.algorithm != nil {
+		defaults.algorithm = *r.algorithm
 	}
-	if r.algorithm != nil {
-		return limitDefaults{algorithm: *r.algorithm}
-	}
-	return limitDefaults{}
+	return defaults
 }
 
 // plan decodes 100/minute, {limit: …} or {limits: {…}}.
@@ -126,7 +124,7 @@ func (d *decoder) plan(n *node, what string, defaults func(name string) limitDef
 		d.Bad(n, "%s: must be 100/minute, {limit: …} or {limits: {…}}, not %s", what, n.Describe())
 		return headgate.Plan{}
 	}
-	for _, key := range []string{"rate", "quota"} {
+	for _, key := range []string{"rate", "quota", "concurrent"} {
 		if e, ok := n.Get(key); ok {
 			d.Bad(e.Key, "%s: %s must be within limit: write {limit: {%s: …}}", what, key, key)
 			return headgate.Plan{}

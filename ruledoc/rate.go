@@ -15,15 +15,24 @@ import (
 //
 //	5000/minute              as in documents
 //	5000/minute burst 500
-//	5000                     the replaced limit with another count, and the same window or calendar
+//	20 concurrent            a concurrency limit; also 20 concurrent, lease 1m
+//	5000                     the replaced limit with another count, and the same window, calendar or lease
 //	{"quota": 100000, …}     any limit of a document
 //
 // Replaced is the limit that the override replaces. A rate uses its algorithm and alignment, or a token bucket if it is
-// zero or a quota. A rate without a burst has the replaced limit's burst, scaled with the rate. Parsing valid input does not
+// not a rate itself. A rate without a burst has the replaced limit's burst, scaled with the rate. Parsing valid input does not
 // allocate, except for the last form: there may be a million overrides.
 func ParseLimit(text string, replaced headgate.Limit) (headgate.Limit, error) {
 	if strings.HasPrefix(text, "{") {
 		return parseLimitDocument(text, replaced)
+	}
+	if isConcurrent(text) {
+		defaults, _ := defaultsFrom(replaced)
+		limit, problems := parseConcurrent(text, defaults)
+		if len(problems) > 0 {
+			return headgate.Limit{}, errors.New("limit: " + strings.Join(problems, "; limit: "))
+		}
+		return valid(limit)
 	}
 	text, burst, hasBurst := strings.Cut(text, " burst ")
 	text = strings.TrimSpace(text)

@@ -44,12 +44,25 @@ func TestParseLimit(t *testing.T) {
 			`{rate: 5/minute, algorithm: sliding_window}`, window,
 			headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 5, Window: time.Minute},
 		},
+		{"20 concurrent", bucket, headgate.Concurrent(20)},
+		{"1_000  concurrent , lease 1m30s", quota, inFlight(1000, 90*time.Second)},
+		{"20 concurrent lease 1h", window, inFlight(20, time.Hour)},
+		{"20 concurrent", inFlight(5, time.Minute), inFlight(20, time.Minute)},
+		{"20", inFlight(5, time.Minute), inFlight(20, time.Minute)},
+		{"20 concurrent, lease 10s", inFlight(5, time.Minute), headgate.Concurrent(20)},
+		{"{concurrent: 20}", inFlight(5, time.Minute), inFlight(20, time.Minute)},
+		{"{concurrent: 20, lease: 2s}", inFlight(5, time.Minute), inFlight(20, 2*time.Second)},
+		{"20/minute", inFlight(5, time.Minute), headgate.PerMinute(20)},
 		{`{quota: 5, calendar: day}`, window, headgate.Quota(5, headgate.Day, nil)},
 	} {
 		if got, err := ParseLimit(c.text, c.replaced); err != nil || got != c.want {
 			t.Errorf("%s replacing %s: got %v (%+v), want %+v", c.text, c.replaced, err, got, c.want)
 		}
 	}
+}
+
+func inFlight(count int64, lease time.Duration) headgate.Limit {
+	return headgate.Limit{Algorithm: headgate.Concurrency, Count: count, Window: lease}
 }
 
 // TestScaleBurst checks with random numbers that the burst scales with the rate, to half a unit.
@@ -85,12 +98,21 @@ func TestParseLimitErrors(t *testing.T) {
 		"5k/minute":  `limit: count "5k": must be a whole number in digits, like 10_000`,
 		"1.5/x": `limit: count "1.5": must be a whole number: use a longer window, like 3/2m for 1.5 per minute; ` +
 			`limit: unknown unit "x": write second, minute, hour, day or week, or a multiple, like 5/15m`,
-		"5000/month":                `limit: a month has no fixed length: write {quota: 5000, calendar: month}, or 5000/30d`,
-		"5000/minute burst many":    `limit: burst "many": must be a whole number in digits, like 10_000`,
-		"5000/minute burst 500":     `limit: burst 500: only token_bucket has a burst, not sliding_window`,
-		"{rate: 5/minut}":           `limit:1:8: rate: unknown unit "minut"; did you mean 5/minute?`,
-		"{rate: 1/366d, burst: 99}": `limit: burst 99: only token_bucket has a burst, not sliding_window`,
-		"{":                         `limit:1:1: { is never closed: add }`,
+		"5000/month":                               `limit: a month has no fixed length: write {quota: 5000, calendar: month}, or 5000/30d`,
+		"5000/minute burst many":                   `limit: burst "many": must be a whole number in digits, like 10_000`,
+		"5000/minute burst 500":                    `limit: burst 500: only token_bucket has a burst, not sliding_window`,
+		"x concurrent":                             `limit: count "x": must be a whole number in digits, like 10_000`,
+		"20concurrent":                             `limit: must be 20 concurrent or {concurrent: 20, lease: 1m}, not "20concurrent"`,
+		"20 concurrent,":                           `limit: must be 20 concurrent or {concurrent: 20, lease: 1m}, not "20 concurrent,"`,
+		"20 concurrent burst 5":                    `limit: must be 20 concurrent or {concurrent: 20, lease: 1m}, not "20 concurrent burst 5"`,
+		"0 concurrent, lease x":                    `limit: count 0: must be 1 to 1000000000; 0 would deny all requests; limit: lease "x": must be a duration like 10s or 1m`,
+		"20 concurrent, lease 0s":                  `limit: lease 0s: must be 1s to 1h`,
+		"20 concurrent, lease 2h":                  `limit: lease 2h0m0s: must be 1s to 1h`,
+		"{concurrent: 20, lease: 500ms}":           `limit: lease 500ms: must be 1s to 1h`,
+		"{rate: 5/minute, algorithm: concurrency}": `limit:1:29: algorithm: concurrency is not an algorithm of rates: write limit: {concurrent: 20}, without algorithm`,
+		"{rate: 5/minut}":                          `limit:1:8: rate: unknown unit "minut"; did you mean 5/minute?`,
+		"{rate: 1/366d, burst: 99}":                `limit: burst 99: only token_bucket has a burst, not sliding_window`,
+		"{":                                        `limit:1:1: { is never closed: add }`,
 	} {
 		if l, err := ParseLimit(text, replaced); err == nil || strings.Split(err.Error(), "\n")[0] != want || l != (headgate.Limit{}) {
 			t.Errorf("%s: got  %v\nwant %s", text, err, want)
@@ -163,7 +185,7 @@ func TestEncodeLimit(t *testing.T) {
 
 func TestParseLimitDoesNotAllocate(t *testing.T) {
 	replaced := headgate.Limit{Count: 10, Window: time.Minute, Burst: 3}
-	for _, text := range []string{"5000/minute", "5000/15m burst 500", "100000"} {
+	for _, text := range []string{"5000/minute", "5000/15m burst 500", "100000", "20 concurrent, lease 1m"} {
 		if n := testing.AllocsPerRun(100, func() { _, _ = ParseLimit(text, replaced) }); n > 0 {
 			t.Errorf("%s: %v allocations", text, n)
 		}

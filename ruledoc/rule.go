@@ -2,6 +2,7 @@ package ruledoc
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,25 +52,34 @@ var ruleKeys = newObject(
 			return e.text(what, r.When.Text)
 		},
 	},
+	textField("counter", "`id` of another rule: this rule charges [the counters of that rule](cookbook.md#charge-several-rules-to-one-budget) at its own `cost`, and has no "+
+		"other keys than `id`, `description`, `labels`, `match`, `when`, `cost`, `costs` and `mode` (`enforce` or `off`)",
+		func(r *parsedRule) *string { return &r.Counter }).
+		withSchema(`"minLength": 1, "maxLength": 128, "pattern": "^[A-Za-z0-9_.:/-]+$"`).withDefault("its own"),
 	field[parsedRule]{
-		key: "by", unset: "required",
+		key: "by", unset: "required without `counter`",
 		doc: "[attributes](#attributes) that identify a subject: each combination of their values has its own counters; `[]` is one " +
 			"counter for all requests",
 		schema: `"anyOf": [{"$ref": "#/$defs/attribute"},
 			{"type": "array", "items": {"$ref": "#/$defs/attribute"}, "uniqueItems": true}]`,
-		read:  func(d *decoder, n *node, key string, r *parsedRule) { r.By = d.Texts(n, key) },
-		write: func(e *encoder, what string, r *parsedRule) *node { return e.list(what, r.By) },
+		read: func(d *decoder, n *node, key string, r *parsedRule) { r.By = d.Texts(n, key) },
+		write: func(e *encoder, what string, r *parsedRule) *node {
+			if r.By == nil {
+				return nil
+			}
+			return e.list(what, r.By)
+		},
 	},
 	enumField("on_missing", "if a request lacks an attribute of `by`: `share` one counter among all such requests, `skip` the rule, "+
 		"or `deny` the request",
 		namesOf(headgate.ShareMissing, headgate.SkipMissing, headgate.DenyMissing),
 		func(r *parsedRule) *headgate.OnMissing { return &r.OnMissing }),
-	limitField(func(r *parsedRule) *parsedPlan { return &r.own }).withDefault("`limit` or `limits` required"),
-	limitsField(func(r *parsedRule) *parsedPlan { return &r.own }).withDefault("`limit` or `limits` required").inGroup("limit"),
+	limitField(func(r *parsedRule) *parsedPlan { return &r.own }).withDefault("`limit` or `limits` required without `counter`"),
+	limitsField(func(r *parsedRule) *parsedPlan { return &r.own }).withDefault("`limit` or `limits` required without `counter`").inGroup("limit"),
 	field[parsedRule]{
 		key: "algorithm", group: "limit", unset: "`token_bucket`",
 		doc: "algorithm of the rule's limits that do not set their own: `token_bucket`, `leaky_bucket`, `fixed_window`, " +
-			"`sliding_window` (or `sliding_window_counter`), `sliding_log` (or `sliding_window_log`); quotas always use calendar windows",
+			"`sliding_window` (or `sliding_window_counter`), `sliding_log` (or `sliding_window_log`); quotas and concurrency limits do not use it",
 		schema: `"$ref": "#/$defs/algorithm"`,
 		read:   func(d *decoder, n *node, key string, r *parsedRule) { r.algorithm = d.algorithm(n, key) },
 		write:  func(_ *encoder, _ string, r *parsedRule) *node { return enumNode(*r.algorithm) },
@@ -121,6 +131,9 @@ var ruleKeys = newObject(
 		"allows and `deny` denies all requests",
 		namesOf(headgate.FailLocal, headgate.FailAllow, headgate.FailDeny),
 		func(r *parsedRule) *headgate.OnStoreFailure { return &r.OnStoreFailure }),
+	enumField("on_hold_expiry", "if a [reservation](service.md#costs-known-only-afterwards) is never committed, as when its node was killed: "+
+		"`release` its units, or `charge` them as if they had been used, so that a budget is never exceeded; a `leaky_bucket` or `sliding_log` always charges them",
+		namesOf(headgate.ReleaseHold, headgate.ChargeHold), func(r *parsedRule) *headgate.OnHoldExpiry { return &r.OnHoldExpiry }),
 	boolField("strict", "decide only in the store, never from cached denials or leases on a node",
 		func(r *parsedRule) *bool { return &r.Strict }),
 	boolField("critical", "if the store is overloaded, requests of this rule are among the last to be decided without it",
@@ -152,9 +165,33 @@ func (d *decoder) parseRule(n *node) *parsedRule {
 	if e, ok := n.Get("by"); ok && r.By == nil && e.Value.Kind == yamldoc.Null {
 		r.By = headgate.Global // the missing value is already reported
 	}
+	if e, ok := n.Get("counter"); ok {
+		if r.Counter == "" && r.By == nil {
+			r.By = headgate.Global // it may be missing only because counter is invalid, which is reported
+		}
+		d.checkBorrower(n, r, e)
+	}
 	d.readLimits(r)
 	d.In = ""
 	return r
+}
+
+// borrowerKeys are the keys of a rule with counter. All other keys belong to the rule whose counters it charges.
+var borrowerKeys = []string{"id", "description", "labels", "match", "when", "counter", "cost", "costs", "mode"}
+
+// checkBorrower reports the keys that a rule with counter cannot have, even if their values are the defaults.
+func (d *decoder) checkBorrower(n *node, r *parsedRule, counter entry) {
+	if r.Counter == "" {
+		if counter.Value.Kind == yamldoc.Text {
+			d.Bad(counter.Value, "counter: must not be empty: write the id of another rule, or remove the key")
+		}
+		return
+	}
+	for _, e := range n.Entries {
+		if ruleKeys.field(e.Key.Text) != nil && !slices.Contains(borrowerKeys, e.Key.Text) {
+			d.Bad(e.Key, "%s: belongs to rule %q, whose counters this rule charges: remove it", e.Key.Text, yamldoc.Shorten(r.Counter))
+		}
+	}
 }
 
 // textAt returns the text of a key, or "".

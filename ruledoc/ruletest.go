@@ -54,7 +54,8 @@ func Test(t TB, files ...string) {
 //	        expect: {allowed: false, rule: login-by-ip, retry_after: 6s, remaining: 0}
 //
 // Each test begins with empty counters. at is the time since the start, or an absolute time like start; the default is the
-// time of the previous request. repeat sends the request several times, at intervals of every if that is set.
+// time of the previous request. repeat sends the request several times, at intervals of every if that is set. duration is how long
+// each of them is in flight, for concurrency limits; without it, a request ends before the next one begins.
 //
 // The key allowed of expect is true or false for each of the repeated requests, or the number of allowed ones. The other
 // keys are about the last of them:
@@ -62,7 +63,7 @@ func Test(t TB, files ...string) {
 //	rule         a rule that denied it or, if it was allowed, that applied to it
 //	limit        the name of one of that rule's limits
 //	remaining    units that remain in that limit; without rule, in the limit with the longest wait or else the least remaining
-//	retry_after  time until that limit could allow it, to the millisecond, or never
+//	retry_after  time until that limit could allow it, to the millisecond, or never; unknown for a concurrency limit
 //	delay        time for which it is delayed
 //	rules        all rules that applied
 //	shadow       rules in shadow mode that would have denied it
@@ -91,6 +92,7 @@ type testRun struct {
 	test    *ruleTest
 	now     time.Time
 	limiter *headgate.Limiter
+	store   *inFlightStore
 	result  TestResult
 }
 
@@ -98,8 +100,9 @@ type testRun struct {
 func (s *testSuite) run(test *ruleTest) (TestResult, error) {
 	r := &testRun{suite: s, test: test, result: TestResult{Name: test.name, Line: test.line}}
 	clock := func() time.Time { return r.now }
-	store := memstore.New(memstore.Options{Clock: clock})
-	r.limiter = headgate.NewLimiter(store, s.document.Rules, headgate.Options{Clock: clock})
+	r.store = newInFlightStore(memstore.New(memstore.Options{Clock: clock}))
+	r.limiter = headgate.NewLimiter(r.store, s.document.Rules, headgate.Options{Clock: clock})
+	defer func() { _ = r.limiter.Close(context.Background()) }() // cannot fail: the store always replies
 	if err := s.document.Apply(r.limiter); err != nil {
 		return r.result, err
 	}
@@ -118,7 +121,7 @@ func (r *testRun) step(step *testStep) error {
 	failed := false
 	for n := range step.repeat {
 		r.now = r.test.start.Add(step.at + time.Duration(n)*step.every)
-		decision, err := r.limiter.Check(context.Background(), step.request)
+		decision, err := r.begin(step)
 		if err != nil {
 			return err
 		}
@@ -137,6 +140,22 @@ func (r *testRun) step(step *testStep) error {
 		return r.fail(step, step.repeat-1, &last, problems)
 	}
 	return nil
+}
+
+// begin sends a request, which is in flight for the step's duration.
+func (r *testRun) begin(step *testStep) (headgate.Decision, error) {
+	if err := r.store.advance(r.now); err != nil {
+		return headgate.Decision{}, err
+	}
+	decision, err := r.limiter.Begin(context.Background(), step.request)
+	if err != nil {
+		return headgate.Decision{}, err
+	}
+	until := r.now
+	if decision.Allowed {
+		until = until.Add(step.duration)
+	}
+	return decision, r.store.keep(r.now, until)
 }
 
 // fail records that the decision of a request differs from the expected one. Number is its index among the repeated requests.
@@ -160,6 +179,9 @@ func (s *testStep) describe(number int64) string {
 	b.WriteString(describeAttributes(s.request.Attributes))
 	if s.request.Cost > 1 {
 		fmt.Fprintf(&b, ", cost %d", s.request.Cost)
+	}
+	if s.duration > 0 {
+		fmt.Fprintf(&b, ", duration %s", s.duration)
 	}
 	fmt.Fprintf(&b, ", %s after the start", s.at+time.Duration(number)*s.every)
 	if s.repeat > 1 {

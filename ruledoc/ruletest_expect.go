@@ -130,14 +130,20 @@ func (e *expectation) decisiveLimit(d *headgate.Decision) *headgate.LimitDecisio
 	return found
 }
 
-// longerWait reports whether a is longer than b; Never is the longest.
+// longerWait reports whether a is longer than b; Never is the longest, and Unknown shorter than any known wait.
 func longerWait(a, b time.Duration) bool {
-	return b != headgate.Never && (a == headgate.Never || a > b)
+	switch {
+	case b == headgate.Never:
+		return false
+	case a == headgate.Unknown:
+		return b == 0
+	}
+	return a == headgate.Never || a > b
 }
 
 // near reports whether two waits differ by less than the tolerance.
 func near(a, b time.Duration) bool {
-	if a == headgate.Never || b == headgate.Never {
+	if a < 0 || b < 0 {
 		return a == b
 	}
 	return (a - b).Abs() < tolerance
@@ -157,12 +163,18 @@ func ruleIDs(d *headgate.Decision, belongs func(*headgate.LimitDecision) bool) [
 
 func listed(ids []string) string { return "[" + strings.Join(ids, ", ") + "]" }
 
-// never is the word for headgate.Never in test files.
-const never = "never"
+// never and unknown are the words for headgate.Never and headgate.Unknown in test files.
+const (
+	never   = "never"
+	unknown = "unknown"
+)
 
 func wait(d time.Duration) string {
 	if d == headgate.Never {
 		return never
+	}
+	if d == headgate.Unknown {
+		return unknown
 	}
 	return d.String()
 }

@@ -40,6 +40,7 @@ type ruleTest struct {
 type testStep struct {
 	line, column int
 	at, every    time.Duration // since the start
+	duration     time.Duration // for which a request is in flight
 	repeat       int64
 	request      headgate.Request
 	expect       expectation
@@ -72,6 +73,7 @@ var stepFields = []testField[testStep]{
 	{Key: "cost", Read: func(d *decoder, n *node, key string, s *testStep) {
 		s.request.Cost = d.intBetween(n, key, 1, headgate.MaxCost)
 	}},
+	{Key: "duration", Read: func(d *decoder, n *node, key string, s *testStep) { s.duration = d.notNegative(n, key) }},
 	{Key: "expect", Read: func(_ *decoder, n *node, _ string, s *testStep) { s.expected = n }},
 }
 
@@ -178,11 +180,14 @@ var expectFields = []testField[parsedExpectation]{
 		e.remaining = new(d.intBetween(n, key, 0, headgate.MaxCost))
 	}},
 	{Key: "retry_after", Read: func(d *decoder, n *node, key string, e *parsedExpectation) {
-		wait := headgate.Never
-		if n.Text != never {
-			wait = d.notNegative(n, key)
+		switch n.Text {
+		case never:
+			e.retryAfter = new(headgate.Never)
+		case unknown:
+			e.retryAfter = new(headgate.Unknown)
+		default:
+			e.retryAfter = new(d.notNegative(n, key))
 		}
-		e.retryAfter = &wait
 	}},
 	{Key: "delay", Read: func(d *decoder, n *node, key string, e *parsedExpectation) {
 		e.delay = new(d.notNegative(n, key))
@@ -226,7 +231,9 @@ func (s *testSuite) ruleID(d *decoder, n *node, key string) string {
 	}
 	var known []string
 	for _, rule := range s.document.Source {
-		known = append(known, rule.ID)
+		if known = append(known, rule.ID); rule.ID == id && rule.Counter != "" {
+			d.Bad(n, "%s", chargesOther(&rule))
+		}
 	}
 	if !slices.Contains(known, id) {
 		d.notFound(n, ruleNotFound(id), id, known)

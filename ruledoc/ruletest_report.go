@@ -119,6 +119,11 @@ func (f *TestFailure) explain(d *headgate.Decision, rules []headgate.RuleExplana
 	for i := range d.Limits {
 		f.Limits = append(f.Limits, describeLimit(&d.Limits[i], why[d.Limits[i].Rule]))
 	}
+	for _, r := range rules {
+		if r.Applies && r.Rule.Counter != "" {
+			f.Limits = append(f.Limits, r.Rule.ID+": "+r.Why)
+		}
+	}
 }
 
 // describeLimit formats the decision of a limit: "login-by-ip (10/minute): denies, 0 remaining, retry after 6s".
@@ -159,6 +164,9 @@ func limitID(l *headgate.LimitDecision) string {
 
 // limitText formats a limit in a short form.
 func limitText(l *headgate.Limit) string {
+	if l.Algorithm == headgate.Concurrency {
+		return l.String()
+	}
 	if l.Calendar != headgate.NoCalendar {
 		zone := time.UTC
 		if l.TimeZone != nil {

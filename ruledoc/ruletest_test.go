@@ -209,6 +209,33 @@ FILE: 1 of 2 tests failed`, "FILE", file)
 	}
 }
 
+// TestFailureReportOfSharedCounter reports a rule that applies without limits of its own, and rejects expectations of it.
+func TestFailureReportOfSharedCounter(t *testing.T) {
+	t.Parallel()
+	file := testFile(t, `
+rules: [shared.yaml]
+tests:
+  - name: shared
+    requests:
+      - {request: {path: /reports, ip: a}, expect: {rule: api, remaining: 7}}
+`)
+	write(t, filepath.Join(filepath.Dir(file), "shared.yaml"), `
+rules:
+  - {id: api, match: {path: /api}, by: [ip], limit: 10/minute}
+  - {id: reports, match: {path: /reports}, counter: api, cost: 4}
+`)
+	report, err := RunTests(file)
+	must(t, err)
+	want := []string{"api (10/minute, token_bucket): allows a cost of 4, 6 remaining", `reports: charges the counters of rule "api"`}
+	if failures := report.Tests[0].Failures; len(failures) != 1 || !slices.Equal(failures[0].Limits, want) {
+		t.Errorf("%+v", failures)
+	}
+	write(t, file, "rules: [shared.yaml]\ntests:\n  - {name: a, requests: [{request: {path: /reports}, expect: {rules: [reports]}}]}\n")
+	if _, err := RunTests(file); err == nil || !strings.Contains(err.Error(), `:3:71: rule "reports" charges the counters of rule "api": write api`) {
+		t.Error(err)
+	}
+}
+
 func TestFailureShowsSomeOfManyRules(t *testing.T) {
 	t.Parallel()
 	var rules []headgate.RuleExplanation
