@@ -101,7 +101,7 @@ func (h *Headers) write(d *headgate.Decision, retryAfter *int64) *fields {
 }
 
 // RetryAfter returns the wait of a denied request in whole seconds, with jitter added so that clients that were denied together
-// do not retry together. It returns nil if the request is allowed or can never be allowed. random returns a number in [0, n).
+// do not retry together. It returns nil if the request is allowed or can never be allowed. An unknown wait counts as one second. random returns a number in [0, n).
 func RetryAfter(d *headgate.Decision, random func(n int64) int64) *int64 {
 	if d.Allowed || d.RetryAfter == headgate.Never {
 		return nil
@@ -173,20 +173,20 @@ func (f *fields) draft(d *headgate.Decision, h *Headers) {
 	}
 }
 
-// shown writes the headers that report a single limit. A limit that was not evaluated has no reset time.
+// shown writes the headers that report a single limit. A limit that was not evaluated has no reset time, nor has a concurrency limit.
 func (f *fields) shown(l *headgate.LimitDecision, legacy, older bool) {
 	capacity, remaining := l.Limit.Capacity(), Remaining(l)
 	if legacy {
 		f.number(fieldLimit, capacity)
 		f.number(fieldRemaining, remaining)
-		if !l.Time.IsZero() {
+		if resets(l) {
 			f.number(fieldReset, wholeUnix(l.Time.Add(l.ResetAfter)))
 		}
 	}
 	if older {
 		f.number(fieldOlderLimit, capacity)
 		f.number(fieldOlderRemaining, remaining)
-		if !l.Time.IsZero() && l.RetryAfter != headgate.Never {
+		if resets(l) && l.RetryAfter >= 0 {
 			f.number(fieldOlderReset, RoundUp(ResetAfter(l), time.Second))
 		}
 	}

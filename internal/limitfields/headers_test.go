@@ -44,6 +44,16 @@ func change(l headgate.LimitDecision, edit func(l *headgate.LimitDecision)) head
 	return l
 }
 
+// inFlight returns a concurrency limit of 20 with the given number of units remaining, which denies if there is none.
+func inFlight(rule string, remaining int64) headgate.LimitDecision {
+	l := limit(rule, remaining)
+	l.Limit = headgate.Concurrent(20)
+	if remaining == 0 {
+		l.Allowed, l.RetryAfter = false, headgate.Unknown
+	}
+	return l
+}
+
 func hide(l *headgate.LimitDecision) { l.Exposed = false }
 
 func none(int64) int64 { return 0 }
@@ -108,6 +118,21 @@ func TestHeaders(t *testing.T) {
 				l.Result = headgate.Result{Allowed: true, Err: headgate.ErrUnavailable}
 			})),
 			`RateLimit-Policy: "a";q=10;w=60`,
+		},
+		"concurrency": {
+			&limitfields.Headers{Choice: limitfields.Choice{Draft: true, Legacy: true, OlderDraft: true}},
+			decision(limit("a", 7), inFlight("b", 8)),
+			`RateLimit-Policy: "a";q=10;w=60, "b";q=20;qu="concurrent-requests" | RateLimit: "a";r=7;t=30, "b";r=8 | ` +
+				"X-RateLimit-Limit: 20 | X-RateLimit-Remaining: 8 | RateLimit-Limit: 20 | RateLimit-Remaining: 8",
+		},
+		"denied by a concurrency limit": {
+			&limitfields.Headers{Choice: limitfields.Choice{Draft: true, Legacy: true, OlderDraft: true}}, decision(inFlight("b", 0)),
+			`RateLimit-Policy: "b";q=20;qu="concurrent-requests" | RateLimit: "b";r=0 | ` +
+				"X-RateLimit-Limit: 20 | X-RateLimit-Remaining: 0 | RateLimit-Limit: 20 | RateLimit-Remaining: 0 | Retry-After: 1",
+		},
+		"concurrency in the next draft": {
+			&limitfields.Headers{Choice: limitfields.Choice{Draft: true, Version: ratelimitdraft.DraftNext}}, decision(inFlight("b", 8)),
+			`RateLimit-Policy: "b";q=20;qu="concurrent-requests" | RateLimit: "b";a=8`,
 		},
 		"max limits": {
 			&limitfields.Headers{Choice: draft, MaxLimits: 1}, decision(limit("a", 7), limit("b", 3), denying("c", time.Second)),

@@ -71,10 +71,15 @@ func Tightest(d *headgate.Decision) *headgate.LimitDecision {
 }
 
 // appendPolicy appends a limit's policy: "search-by-key";q=1000;w=60. The window is omitted if it is unknown or not a whole number
-// of seconds. The unit is always omitted; its default is requests.
+// of seconds. A concurrency limit has a unit instead: "exports";q=20;qu="concurrent-requests". The default unit, which is omitted, is
+// requests.
 func appendPolicy(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecision) []byte {
 	names := v.Names()
 	text = appendParameter(appendName(text, l), names.Quota, l.Limit.Count)
+	if l.Limit.Algorithm == headgate.Concurrency {
+		text = append(append(append(text, ';'), names.Unit...), '=', '"')
+		return append(append(text, ratelimitdraft.ConcurrentRequests...), '"')
+	}
 	if w := Window(l); w > 0 && w%time.Second == 0 {
 		text = appendParameter(text, names.Window, int64(w/time.Second))
 	}
@@ -82,14 +87,19 @@ func appendPolicy(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecisi
 }
 
 // appendState appends a limit's state: "search-by-key";r=187;t=1. The reset is omitted if the limit was not evaluated because the
-// request lacks an attribute, or if the limit can never allow the request.
+// request lacks an attribute, if the limit can never allow the request, or if it does not reset at a known time.
 func appendState(text []byte, v ratelimitdraft.Version, l *headgate.LimitDecision) []byte {
 	names := v.Names()
 	text = appendParameter(appendName(text, l), names.Remaining, Remaining(l))
-	if !l.Time.IsZero() && l.RetryAfter != headgate.Never {
+	if resets(l) && l.RetryAfter >= 0 {
 		text = appendParameter(text, names.Reset, RoundUp(ResetAfter(l), time.Second))
 	}
 	return text
+}
+
+// resets reports whether it is known when the limit resets. The units of a concurrency limit are released when requests end.
+func resets(l *headgate.LimitDecision) bool {
+	return !l.Time.IsZero() && l.Limit.Algorithm != headgate.Concurrency
 }
 
 func appendParameter(text []byte, name string, value int64) []byte {

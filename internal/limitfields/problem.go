@@ -76,9 +76,20 @@ func newProblem(d *headgate.Decision, retryAfter *int64) problem {
 	return p
 }
 
-// Longer reports whether wait a is longer than wait b. headgate.Never is longer than any other wait.
+// Longer reports whether wait a is longer than wait b. headgate.Never is longer than any other wait, and headgate.Unknown longer than
+// none but shorter than any known one.
 func Longer(a, b time.Duration) bool {
-	return b != headgate.Never && (a == headgate.Never || a > b)
+	switch {
+	case a == b || b == headgate.Never:
+		return false
+	case a == headgate.Never:
+		return true
+	case a == headgate.Unknown:
+		return b == 0
+	case b == headgate.Unknown:
+		return a > 0
+	}
+	return a > b
 }
 
 // Reason returns why a limit denies a request, as a phrase that follows the limit's name. what is "request" or "call". For a limit
@@ -92,7 +103,19 @@ func Reason(l *headgate.LimitDecision, what string) string {
 	case l.Err != nil:
 		return "cannot be checked at the moment"
 	case l.RetryAfter == headgate.Never:
-		return fmt.Sprintf("allows %s and can never allow a %s of cost %d", l.Limit, what, l.Cost)
+		return fmt.Sprintf("allows %s and can never allow a %s of cost %d", allowance(l, what), what, l.Cost)
 	}
-	return "allows " + l.Limit.String()
+	return "allows " + allowance(l, what)
+}
+
+// allowance returns what a limit allows. The lease of a concurrency limit does not concern clients.
+func allowance(l *headgate.LimitDecision, what string) string {
+	if l.Limit.Algorithm != headgate.Concurrency {
+		return l.Limit.String()
+	}
+	text := strconv.FormatInt(l.Limit.Count, 10) + " concurrent " + what
+	if l.Limit.Count != 1 {
+		text += "s"
+	}
+	return text
 }

@@ -36,6 +36,11 @@ func TestProblem(t *testing.T) {
 				`"violated-policies":["b"],"error":"rate_limit_exceeded","message":"rate limit exceeded: b allows 10/minute and can never allow a request of cost 1",` +
 				`"rule":"b","retry_after":null}`,
 		},
+		"concurrency": {
+			decision(inFlight("b", 0)), http.StatusTooManyRequests, exceeded +
+				`"violated-policies":["b"],"error":"rate_limit_exceeded",` +
+				`"message":"rate limit exceeded: b allows 20 concurrent requests; retry in 1 second","rule":"b","retry_after":1}`,
+		},
 		"hidden": {
 			decision(denying("b", time.Second), change(denying("c", time.Minute), hide)), http.StatusTooManyRequests, exceeded +
 				`"violated-policies":["b","(hidden)"],"error":"rate_limit_exceeded","message":"rate limit exceeded; retry in 60 seconds",` +
@@ -63,6 +68,10 @@ func TestReason(t *testing.T) {
 		"cannot be checked at the moment": change(limit("a", 0), failed),
 		"denies calls without user":       change(denying("a", headgate.Never), func(l *headgate.LimitDecision) { l.Missing = "user" }),
 		"allows 10/minute and can never allow a call of cost 1": denying("a", headgate.Never),
+		"allows 20 concurrent calls":                            inFlight("a", 0),
+		"allows 1 concurrent call and can never allow a call of cost 1": change(inFlight("a", 0), func(l *headgate.LimitDecision) {
+			l.Limit.Count, l.Limit.Window, l.RetryAfter = 1, time.Minute, headgate.Never
+		}),
 	} {
 		if got := limitfields.Reason(&l, "call"); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -18,15 +18,18 @@ const (
 type Names struct {
 	// Version is the name of the version in configs.
 	Version string
-	// Quota and Window are the parameters of RateLimit-Policy: Quota units per Window seconds.
-	Quota, Window string
+	// Quota, Unit and Window are the parameters of RateLimit-Policy: Quota units per Window seconds. The default Unit is a request.
+	Quota, Unit, Window string
 	// Remaining and Reset are the parameters of RateLimit: the units left, and the seconds until the reset.
 	Remaining, Reset string
 }
 
+// ConcurrentRequests is the Unit of a limit on requests in flight. Such a policy has no window.
+const ConcurrentRequests = "concurrent-requests"
+
 var names = [versions]Names{
-	Draft11:   {Version: "draft-11", Quota: "q", Window: "w", Remaining: "r", Reset: "t"},
-	DraftNext: {Version: "draft-next", Quota: "q", Window: "w", Remaining: "a", Reset: "w"},
+	Draft11:   {Version: "draft-11", Quota: "q", Unit: "qu", Window: "w", Remaining: "r", Reset: "t"},
+	DraftNext: {Version: "draft-next", Quota: "q", Unit: "qu", Window: "w", Remaining: "a", Reset: "w"},
 }
 
 // Names returns the parameter names of the version. An unknown version is treated as Draft11.
