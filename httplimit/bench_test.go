@@ -40,6 +40,8 @@ func BenchmarkHandler(b *testing.B) {
 		{name: "all headers", rules: []headgate.Rule{rule("a", plenty)}, o: httplimit.Options{OlderDraft: true}},
 		{name: "a month", rules: []headgate.Rule{rule("a", month)}},
 		{name: "three rules", rules: []headgate.Rule{rule("a", plenty), rule("b", plenty), rule("c", plenty)}},
+		{name: "concurrency", rules: []headgate.Rule{rule("a", headgate.Concurrent(1000))}},
+		{name: "concurrency, strict", rules: []headgate.Rule{{ID: "a", By: byIP, Limit: headgate.Concurrent(1000), Strict: true}}},
 		{name: "denied", rules: []headgate.Rule{rule("a", headgate.Per(1, 24*time.Hour))}},
 	} {
 		limiter, err := headgate.New(memstore.New(memstore.Options{}), bench.rules...)

@@ -22,7 +22,8 @@
 //   - The name of a policy is the ID of its rule, followed by # and the name of the limit if the rule has named limits:
 //     "exports#month".
 //   - q and w are the rate: q units per w seconds. For a calendar month, w is the length of the current month. w is omitted
-//     if the window is not a whole number of seconds.
+//     if the window is not a whole number of seconds. A concurrency limit has qu="concurrent-requests" instead of w, and neither
+//     t nor X-RateLimit-Reset.
 //   - r is the number of units remaining.
 //   - t is the number of seconds, rounded up, until the window ends or the bucket is full again. For a limit that denies the
 //     request, t is the time until the request would be allowed; it is omitted if the limit can never allow the request.
@@ -42,6 +43,11 @@
 // handler receives the original ResponseWriter, so flushing, hijacking, trailers and http.ResponseController work as without the
 // middleware.
 //
+// # Concurrency limits
+//
+// A request has units of concurrency limits in use until its handler has returned, even by a panic. A handler that hijacks the
+// connection, or works on after it has returned, keeps them with Keep. Call Limiter.Close when the server has stopped.
+//
 // # Denials
 //
 // A denial is a 429 with Retry-After and a problem document (RFC 9457):
@@ -52,7 +58,8 @@
 //
 // Retry-After is never too early. Jitter of up to a tenth of the wait is added, capped at 5 minutes, and of 0 or 1 seconds for
 // waits below 20 seconds, so that clients that were denied together do not retry together. The response to a request that can
-// never be allowed has no Retry-After, and its retry_after is null.
+// never be allowed has no Retry-After, and its retry_after is null. After a denial by a concurrency limit it is an estimate of at
+// least one second, from how long requests have been in flight.
 //
 // A rule that is not exposed is not named: rule and violated-policies then contain "(hidden)".
 //

@@ -130,6 +130,28 @@ func ExampleOptions_deny() {
 	// 429 Slow down, please: pages
 }
 
+// Keep keeps the units of a connection that outlives its handler, such as a WebSocket.
+func ExampleKeep() {
+	limiter := oneRule(headgate.Rule{ID: "sockets", By: []string{"ip"}, Limit: headgate.Concurrent(1)})
+	closed := make(chan struct{}) // when the connection ends
+	socket := func(_ http.ResponseWriter, r *http.Request) {
+		// Hijack the connection here.
+		done := httplimit.Keep(r)
+		go func() {
+			defer done(headgate.Outcome{Status: http.StatusSwitchingProtocols})
+			<-closed
+		}()
+	}
+	h := httplimit.New(limiter, httplimit.Options{})(http.HandlerFunc(socket))
+
+	send(h, "GET", "/socket")
+	send(h, "GET", "/socket")
+	close(closed)
+	// Output:
+	// 200 "sockets";q=1;qu="concurrent-requests" "sockets";r=0
+	// 429 "sockets";q=1;qu="concurrent-requests" "sockets";r=0
+}
+
 // Cost charges requests by what they ask for. The rule lets it replace the cost, up to 100.
 func ExampleOptions_cost() {
 	limiter := oneRule(headgate.Rule{ID: "rows", By: []string{"ip"}, Limit: headgate.PerMinute(1000), Cost: headgate.Cost{Max: 100}})

@@ -15,6 +15,9 @@ import (
 )
 
 // Checker decides requests. *headgate.Limiter implements it.
+//
+// If a Checker also has the method Begin of *headgate.Limiter, the middleware calls Begin instead of Check, and Decision.Done when the
+// handler has returned: concurrency limits then apply. A type that embeds a *headgate.Limiter has both methods and must override both.
 type Checker interface {
 	// Check decides a request and charges it. The middleware applies the decision even if the error is not nil, so a Checker
 	// that cannot decide should return an allowed decision. ctx is the context of the HTTP request. Check must charge even if
@@ -22,6 +25,11 @@ type Checker interface {
 	Check(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 	// Attributes returns the names of the attributes that the rules use.
 	Attributes() []string
+}
+
+// beginner is a Checker that applies concurrency limits.
+type beginner interface {
+	Begin(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 }
 
 // Identity resolves a request to its attributes, such as the client's address or API key. *identity.Resolver implements it.
@@ -96,6 +104,7 @@ const defaultMaxWaiters = 1000
 // middleware is the state shared by all handlers that one middleware function wraps.
 type middleware struct {
 	checker  Checker
+	decide   func(context.Context, headgate.Request) (headgate.Decision, error) // Begin or Check of the checker
 	who      Identity
 	cost     func(*http.Request) int64
 	headers  limitfields.Headers
@@ -133,9 +142,12 @@ func newMiddleware(checker Checker, o Options) *middleware {
 		o.MaxWaiters = defaultMaxWaiters
 	}
 	m := &middleware{
-		checker: checker, who: o.Identity, cost: o.Cost, status: o.Status, onDenied: o.OnDenied,
+		checker: checker, decide: checker.Check, who: o.Identity, cost: o.Cost, status: o.Status, onDenied: o.OnDenied,
 		waiters: delay.Waiters{Max: int64(o.MaxWaiters)}, log: o.Log,
 		random: rand.Int64N,
+	}
+	if b, ok := checker.(beginner); ok {
+		m.decide = b.Begin
 	}
 	m.headers.Choice = limitfields.Choice{
 		Draft: o.Headers == Both || o.Headers == Draft, Version: ratelimitdraft.Version(o.DraftVersion),
@@ -155,25 +167,41 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.cost != nil {
 		req.Cost = h.cost(r)
 	}
-	d, err := h.checker.Check(ctx, req)
+	d, err := h.decide(ctx, req)
+	if d.Holds() {
+		h.serveHolding(w, r, d, err)
+		return
+	}
+	h.settle(ctx, &d, err)
+	if h.admit(w, r, &d) {
+		h.next.ServeHTTP(w, r)
+	}
+}
+
+// settle logs a decision without the store, and waits for the delay of an allowed request.
+func (m *middleware) settle(ctx context.Context, d *headgate.Decision, err error) {
 	if err != nil || d.Path == headgate.PathFailed {
-		limitfields.LogUndecided(ctx, h.log, &h.failures, &d, err)
+		limitfields.LogUndecided(ctx, m.log, &m.failures, d, err)
 	}
 	if d.Delay > 0 && d.Allowed {
 		// If ctx ends during the delay, Hold turns d into a denial. Returning without writing a response would send 200.
-		_ = h.waiters.Hold(ctx, &d)
+		_ = m.waiters.Hold(ctx, d)
 	}
-	retryAfter := limitfields.RetryAfter(&d, h.random)
-	h.headers.Put(w.Header(), &d, retryAfter)
+}
+
+// admit sets the headers. It reports whether the handler is to serve the request; otherwise it has written the response.
+func (m *middleware) admit(w http.ResponseWriter, r *http.Request, d *headgate.Decision) bool {
+	retryAfter := limitfields.RetryAfter(d, m.random)
+	m.headers.Put(w.Header(), d, retryAfter)
 	if !d.Allowed {
-		h.deny(w, r, &d, retryAfter)
-		return
+		m.deny(w, r, d, retryAfter)
+		return false
 	}
-	if ctx.Err() != nil { // the client disconnected, or an outer handler's deadline expired
+	if r.Context().Err() != nil { // the client disconnected, or an outer handler's deadline expired
 		w.WriteHeader(http.StatusServiceUnavailable) // returning without writing a response would send 200
-		return
+		return false
 	}
-	h.next.ServeHTTP(w, r)
+	return true
 }
 
 // deny writes the response to a denied request. The rate limit headers are already set.

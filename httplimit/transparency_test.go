@@ -164,8 +164,8 @@ type watched struct {
 	held chan<- struct{}
 }
 
-func (c watched) Check(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
-	d, err := c.Limiter.Check(ctx, req)
+func (c watched) Begin(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
+	d, err := c.Limiter.Begin(ctx, req)
 	if d.Delay > 0 {
 		c.held <- struct{}{}
 	}
