@@ -62,8 +62,8 @@ func (i *Interceptors) deny(ctx context.Context, method string, d headgate.Decis
 // waitOf returns the wait of a denied call with jitter, at least the decision's wait. It returns 0 if the wait is unknown.
 func waitOf(d *headgate.Decision) time.Duration {
 	switch {
-	case limitfields.Undecided(d):
-		return 0 // unknown: it depends on when the store recovers
+	case limitfields.Undecided(d), d.RetryAfter == headgate.Unknown:
+		return 0 // unknown: it depends on when the store recovers or units are released
 	case d.RetryAfter > 0:
 		return jitter(d.RetryAfter)
 	}

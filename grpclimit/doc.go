@@ -14,6 +14,11 @@
 // starts. With Options.PerMessage, each of its messages is also checked, as a separate request with the attribute
 // descriptor.message.
 //
+// # Concurrency limits
+//
+// A call has units of concurrency limits in use until its handler has returned, a stream for its whole life. Messages of a stream
+// acquire none. The RetryInfo of a denial is an estimate then.
+//
 // # Denials
 //
 // A denied call ends with codes.ResourceExhausted and these details:

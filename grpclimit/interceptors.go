@@ -7,24 +7,31 @@ import (
 	"log/slog"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/delay"
-	"github.com/headgate/headgate/internal/limitfields"
 	"github.com/headgate/headgate/internal/ratelog"
 )
 
 const defaultMaxWaiters = 1_000
 
 // Checker decides requests. *headgate.Limiter implements it.
+//
+// If a Checker also has the method Begin of *headgate.Limiter, the interceptors call Begin instead of Check, except for messages of a
+// stream, and Decision.Done when the handler has returned: concurrency limits then apply. A type that embeds a *headgate.Limiter has
+// both methods and must override both.
 type Checker interface {
 	// Check decides a request and charges it. The interceptors apply the decision even if the error is not nil. Check must
 	// charge even if ctx is done.
 	Check(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 	// Attributes returns the names of the attributes that the rules use.
 	Attributes() []string
+}
+
+// beginner is a Checker that applies concurrency limits.
+type beginner interface {
+	Begin(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 }
 
 // Options configures the interceptors. The zero value suits a server that clients connect to directly.
@@ -65,6 +72,7 @@ type Options struct {
 // grpc.ChainStreamInterceptor for streams; most servers need both. One Interceptors can serve several servers.
 type Interceptors struct {
 	checker  Checker
+	begin    func(context.Context, headgate.Request) (headgate.Decision, error) // Begin or Check of the checker
 	options  Options
 	waiters  delay.Waiters
 	failures ratelog.Limiter
@@ -89,7 +97,14 @@ func New(checker Checker, options Options) (*Interceptors, error) {
 		}
 		options.Identity = resolver
 	}
-	return &Interceptors{checker: checker, options: options, waiters: delay.Waiters{Max: int64(options.MaxWaiters), Early: true}}, nil
+	i := &Interceptors{
+		checker: checker, begin: checker.Check, options: options,
+		waiters: delay.Waiters{Max: int64(options.MaxWaiters), Early: true},
+	}
+	if b, ok := checker.(beginner); ok {
+		i.begin = b.Begin
+	}
+	return i, nil
 }
 
 // Unary checks a unary call. It is a grpc.UnaryServerInterceptor.
@@ -97,53 +112,20 @@ func (i *Interceptors) Unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
 	c := call{Interceptors: i, method: info.FullMethod}
-	if denial := c.check(ctx, req, true); denial != nil {
-		return nil, denial.Err()
-	}
-	return handler(ctx, req)
+	err := errPanic
+	defer func() { c.hold.end(err) }() //nolint:contextcheck // releases do not belong to a request
+	var response any
+	response, err = c.unary(ctx, req, handler)
+	return response, err
 }
 
 // Stream checks a stream. It is a grpc.StreamServerInterceptor.
 func (i *Interceptors) Stream(
 	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
-	c := call{Interceptors: i, method: info.FullMethod}
-	if info.IsClientStream {
-		if denial := c.check(stream.Context(), nil, true); denial != nil {
-			return denial.Err()
-		}
-		if i.options.PerMessage == nil || !i.options.PerMessage(info.FullMethod) {
-			return handler(srv, stream)
-		}
-	}
-	checked := &checkedStream{ServerStream: stream, call: c, perMessage: info.IsClientStream}
-	err := handler(srv, checked)
-	if denial := checked.denial.Load(); denial != nil {
-		return denial.Err() // even if the handler treated the error as the end of the stream
-	}
+	c := &call{Interceptors: i, method: info.FullMethod}
+	err := errPanic
+	defer func() { c.hold.end(err) }()
+	err = c.stream(srv, stream, info, handler)
 	return err
-}
-
-// admit decides one request and waits for its delay. It returns nil if the request is allowed. header reports whether to send the
-// metadata of Options.Metadata.
-func (i *Interceptors) admit(ctx context.Context, method string, req headgate.Request, header bool) *status.Status {
-	d, err := i.checker.Check(ctx, req)
-	if err != nil || d.Path == headgate.PathFailed {
-		limitfields.LogUndecided(ctx, i.options.Log, &i.failures, &d, err, "method", method)
-	}
-	if d.Allowed && d.Delay > 0 {
-		if err := i.waiters.Hold(ctx, &d); err != nil {
-			return status.FromContextError(err)
-		}
-	}
-	if !d.Allowed {
-		return i.deny(ctx, method, d)
-	}
-	if err := ctx.Err(); err != nil {
-		return status.FromContextError(err) // charged, but the client no longer waits for the handler
-	}
-	if header && i.options.Metadata {
-		setHeader(ctx, &d)
-	}
-	return nil
 }
