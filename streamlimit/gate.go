@@ -1,0 +1,173 @@
+package streamlimit
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/limitfields"
+)
+
+const (
+	attrMessage = "descriptor.message"
+	attrBytes   = "descriptor.bytes"
+	received    = "received"
+
+	// pollUndecided is how often a delayed message is checked while the store is unavailable.
+	pollUndecided = time.Second
+)
+
+// Gate decides the messages of one connection. It must not be used by several goroutines at the same time: use it in the goroutine that
+// reads the connection. It needs no closing.
+type Gate struct {
+	*Limits
+	resolve func(names ...string) headgate.Attributes
+	// attributes are those of names, with the attributes of messages; countsBytes is whether names has descriptor.bytes.
+	attributes  headgate.Attributes
+	names       []string
+	countsBytes bool
+	unmatched   *headgate.RuleSet // rules of which none matches the connection's messages; nil if unknown
+
+	state [1]headgate.State // of Options.Connection
+	timer *time.Timer       // reused by all waits
+}
+
+// Message decides a message of a size in bytes. It blocks while the message is delayed, and returns early with Close if ctx ends.
+func (g *Gate) Message(ctx context.Context, bytes int) Verdict {
+	return g.MessageWithCost(ctx, bytes, 1)
+}
+
+// MessageWithCost decides a message as Message does. cost multiplies what the message costs: a batch of 500 may cost 500. A message of
+// cost 0 or less passes uncounted.
+func (g *Gate) MessageWithCost(ctx context.Context, bytes int, cost int64) Verdict {
+	if cost <= 0 {
+		return Verdict{}
+	}
+	patience := g.options.MaxDelay
+	if g.charge.Limit != (headgate.Limit{}) {
+		if v := g.connection(ctx, cost, &patience); v.Action != Pass {
+			return v
+		}
+	}
+	if g.checker == nil {
+		return Verdict{}
+	}
+	return g.rules(ctx, bytes, cost, &patience)
+}
+
+// connection decides a message by the limit of the connection. patience is how long the message may still be delayed.
+func (g *Gate) connection(ctx context.Context, cost int64, patience *time.Duration) Verdict {
+	charges, results := [1]headgate.Charge{g.charge}, [1]headgate.Result{}
+	charges[0].Cost = cost
+	for {
+		result := &results[0]
+		headgate.Decide(charges[:], g.state[:], results[:], g.now())
+		if result.Allowed { // a leaky bucket has no delay here: delay waits
+			return Verdict{}
+		}
+		if g.options.OnExcess == Drop {
+			return Verdict{Action: Drop, RetryAfter: result.RetryAfter}
+		}
+		if v := g.delay(ctx, result.RetryAfter, patience, false); v.Action == Pass {
+			continue
+		} else if v.Code == codeEnding {
+			return v
+		}
+		v := Verdict{Action: Close, Code: codePolicy, Reason: "too many messages on this connection", RetryAfter: result.RetryAfter}
+		if result.RetryAfter == headgate.Never {
+			v.Reason = "message exceeds the limit of a connection"
+		}
+		return v
+	}
+}
+
+// rules decides a message by the rules of the Checker.
+func (g *Gate) rules(ctx context.Context, bytes int, cost int64, patience *time.Duration) Verdict {
+	fixed := g.fixedRules()
+	if fixed != nil && fixed == g.unmatched {
+		return Verdict{}
+	}
+	for {
+		g.describe(bytes)
+		d, err := g.checker.Check(ctx, headgate.Request{Attributes: g.attributes, Cost: cost})
+		if err != nil || d.Path == headgate.PathFailed {
+			limitfields.LogUndecided(ctx, g.options.Log, &g.failures, &d, err, "message_bytes", bytes)
+		}
+		if d.Allowed {
+			if fixed != nil && d.Path == headgate.PathNone && d.Version == fixed.Version() {
+				g.unmatched = fixed
+			}
+			return g.wait(ctx, d.Delay)
+		}
+		v := deniedMessage(d)
+		if g.options.OnExcess == Drop {
+			return Verdict{Action: Drop, RetryAfter: v.RetryAfter, Decision: v.Decision}
+		}
+		wait := v.RetryAfter
+		if wait == 0 {
+			wait = min(pollUndecided, *patience)
+		}
+		switch delayed := g.delay(ctx, wait, patience, true); {
+		case delayed.Action == Pass:
+		case delayed.Code == codeEnding:
+			return delayed
+		default:
+			return v
+		}
+	}
+}
+
+// deniedMessage returns the verdict that closes the connection of a denied message.
+func deniedMessage(d headgate.Decision) Verdict { return closing(&d, "too many messages", "message") }
+
+// describe sets the attributes of a message.
+func (g *Gate) describe(bytes int) {
+	if names := g.checker.Attributes(); g.attributes == nil || !slices.Equal(names, g.names) {
+		g.attributes, g.names = headgate.Attributes{}, names
+		maps.Copy(g.attributes, g.resolve(names...))
+		if g.attributes[attrMessage] == "" {
+			g.attributes[attrMessage] = received
+		}
+		g.countsBytes = slices.Contains(names, attrBytes)
+	}
+	if g.countsBytes && bytes >= 0 {
+		g.attributes[attrBytes] = strconv.Itoa(bytes)
+	}
+}
+
+// delay waits until a message in excess can be decided again. It returns Close if that takes longer than patience.
+//
+// With several connections of a client, which compete for the same units, yield must be set. A message then waits up to a 64th longer
+// the less it has waited so far: the message that has waited longest is decided first, and no connection starves.
+func (g *Gate) delay(ctx context.Context, wait time.Duration, patience *time.Duration, yield bool) Verdict {
+	if g.options.OnExcess != Delay || wait <= 0 || wait > *patience {
+		return Verdict{Action: Close}
+	}
+	if yield {
+		wait = min(wait+time.Duration(float64(wait)/64*float64(*patience)/float64(g.options.MaxDelay)), *patience)
+	}
+	*patience -= wait
+	return g.wait(ctx, wait)
+}
+
+// wait waits. It returns Close if ctx ends first.
+func (g *Gate) wait(ctx context.Context, span time.Duration) Verdict {
+	if span <= 0 {
+		return Verdict{}
+	}
+	if g.timer == nil {
+		g.timer = time.NewTimer(span)
+	} else {
+		g.timer.Reset(span)
+	}
+	select {
+	case <-g.timer.C:
+		return Verdict{}
+	case <-ctx.Done():
+		g.timer.Stop()
+		return Verdict{Action: Close, Code: codeEnding, Reason: "connection is closing"}
+	}
+}
