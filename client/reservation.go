@@ -31,23 +31,52 @@ func (c *Client) Refund(ctx context.Context, req headgate.Request) (headgate.Dec
 // Reserve holds the maximum cost of a request, like headgate.Limiter.Reserve. If OnFailure allowed the request, the reservation has
 // no token, and there is nothing to commit.
 func (c *Client) Reserve(ctx context.Context, req headgate.Request, hold time.Duration) (headgate.Reservation, error) {
-	message, at := protofields.Open(nil, 1<<3|protofields.Bytes)
-	message = protofields.Close(appendRequest(message, &req, ""), at)
+	message := appendPart(nil, 1<<3|protofields.Bytes, &req)
 	message = protofields.AppendNumber(message, 2<<3, uint64(hold.Microseconds()))
-	var token []byte
-	d, err := c.call(ctx, checkv1.CheckService_Reserve_FullMethodName, message, func(data []byte) (d headgate.Decision, err error) {
+	return c.reserve(ctx, checkv1.CheckService_Reserve_FullMethodName, message, nil)
+}
+
+// Extend continues a reservation, like headgate.Limiter.Extend. Any server can extend it, whichever made it. If no server responded, the
+// result has the old token, OnFailure decides, and the server may have charged what was used: do not extend again.
+func (c *Client) Extend(
+	ctx context.Context, token []byte, used, expected headgate.Request, hold time.Duration,
+) (headgate.Reservation, error) {
+	message := protofields.AppendBytes(nil, 1<<3|protofields.Bytes, token)
+	message = appendPart(message, 2<<3|protofields.Bytes, &used)
+	message = appendPart(message, 3<<3|protofields.Bytes, &expected)
+	message = protofields.AppendNumber(message, 4<<3, uint64(hold.Microseconds()))
+	return c.reserve(ctx, checkv1.CheckService_Extend_FullMethodName, message, token)
+}
+
+// appendPart appends a request as a field of a message.
+func appendPart(message []byte, tag protofields.Tag, req *headgate.Request) []byte {
+	message, at := protofields.Open(message, tag)
+	return protofields.Close(appendRequest(message, req, ""), at)
+}
+
+// reserve makes a call that returns a reservation. If no server decides, the reservation has the old token, and what OnFailure allows
+// is covered without limit.
+func (c *Client) reserve(ctx context.Context, method string, message, token []byte) (headgate.Reservation, error) {
+	reservation, decided := headgate.Reservation{Token: token}, false
+	d, err := c.call(ctx, method, message, func(data []byte) (d headgate.Decision, err error) {
+		reservation, decided = headgate.Reservation{}, true
 		r := protofields.Reader{Rest: data}
 		for r.Next() && err == nil {
 			switch r.Tag {
 			case 1<<3 | protofields.Bytes:
 				d, err = names{}.decision(r.Bytes)
 			case 2<<3 | protofields.Bytes:
-				token = r.Bytes
+				reservation.Token = r.Bytes
+			case 3 << 3:
+				reservation.Covered = int64(r.Value)
 			}
 		}
 		return d, cmp.Or(err, r.Err)
 	})
-	return headgate.Reservation{Decision: d, Token: token}, err
+	if reservation.Decision = d; !decided && d.Allowed {
+		reservation.Covered = headgate.MaxCost
+	}
+	return reservation, err
 }
 
 // Commit ends a reservation and charges the actual cost of the request, like headgate.Limiter.Commit. Any server can commit,

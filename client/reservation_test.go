@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -53,6 +54,16 @@ func (r *recorder) Reserve(_ context.Context, req headgate.Request, hold time.Du
 	return headgate.Reservation{Decision: d, Token: []byte("token")}, err
 }
 
+func (r *recorder) Extend(
+	_ context.Context, token []byte, used, expected headgate.Request, hold time.Duration,
+) (headgate.Reservation, error) {
+	if used.Cost != 5 {
+		return headgate.Reservation{}, fmt.Errorf("used %+v", used)
+	}
+	d, err := r.note("extend", expected, token, hold)
+	return headgate.Reservation{Decision: d, Token: []byte("next"), Covered: 6}, err
+}
+
 func (r *recorder) Commit(_ context.Context, token []byte, actual headgate.Request) (headgate.Decision, error) {
 	return r.note("commit", actual, token, 0)
 }
@@ -86,10 +97,17 @@ func TestReservation(t *testing.T) {
 			token = held.Token
 			return held.Decision, err
 		}},
-		{recorded{method: "commit", req: actual, token: "token"}, func() (headgate.Decision, error) {
+		{recorded{method: "extend", req: req, token: "token", hold: time.Second}, func() (headgate.Decision, error) {
+			held, err := c.Extend(t.Context(), token, headgate.Request{Cost: 5}, req, time.Second)
+			if token = held.Token; held.Covered != 6 {
+				t.Errorf("%d are covered", held.Covered)
+			}
+			return held.Decision, err
+		}},
+		{recorded{method: "commit", req: actual, token: "next"}, func() (headgate.Decision, error) {
 			return c.Commit(t.Context(), token, actual)
 		}},
-		{recorded{method: "cancel", token: "token"}, func() (headgate.Decision, error) {
+		{recorded{method: "cancel", token: "next"}, func() (headgate.Decision, error) {
 			return c.Cancel(t.Context(), token)
 		}},
 	} {
@@ -112,6 +130,10 @@ func TestReservationErrors(t *testing.T) {
 	}
 	if _, err := c.Cancel(ctx, []byte("forged")); !errors.Is(err, headgate.ErrInvalidToken) {
 		t.Errorf("cancel of a forged token: %v", err)
+	}
+	if held, err := c.Extend(ctx, []byte("forged"), headgate.Request{Cost: 5}, headgate.Request{}, 0); !errors.Is(err, headgate.ErrInvalidToken) ||
+		string(held.Token) != "forged" || held.Covered != 0 {
+		t.Errorf("extension of a forged token: %+v, %v", held, err)
 	}
 	if _, err := c.Commit(ctx, nil, headgate.Request{Cost: -1}); err == nil || errors.Is(err, headgate.ErrInvalidToken) {
 		t.Errorf("commit of a negative cost: %v", err)

@@ -121,9 +121,12 @@ func (n names) limit(l *headgate.LimitDecision, data []byte) error {
 
 func duration(us uint64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// wait returns a duration, or headgate.Never for a negative number.
+// wait returns a duration, headgate.Unknown for -2, or headgate.Never for another negative number.
 func wait(us uint64) time.Duration {
-	if int64(us) < 0 {
+	switch n := int64(us); {
+	case n == -2:
+		return headgate.Unknown
+	case n < 0:
 		return headgate.Never
 	}
 	return duration(us)

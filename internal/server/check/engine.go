@@ -17,6 +17,7 @@ type Engine interface {
 	Check(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 	Peek(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 	Reserve(ctx context.Context, req headgate.Request, hold time.Duration) (headgate.Reservation, error)
+	Extend(ctx context.Context, token []byte, used, expected headgate.Request, hold time.Duration) (headgate.Reservation, error)
 	Commit(ctx context.Context, token []byte, actual headgate.Request) (headgate.Decision, error)
 	Cancel(ctx context.Context, token []byte) (headgate.Decision, error)
 	Refund(ctx context.Context, req headgate.Request) (headgate.Decision, error)

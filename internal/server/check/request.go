@@ -42,7 +42,7 @@ func Validate(req headgate.Request) error {
 // ValidateHold returns an error if a reservation cannot be held that long. 0 means the default.
 func ValidateHold(hold time.Duration) error {
 	if hold < 0 || hold > headgate.MaxHold {
-		return fmt.Errorf("%v: must be at most %v, or omitted for %v",
+		return fmt.Errorf("%v: must be 0s to %v, or omitted for %v",
 			hold, headgate.MaxHold, headgate.DefaultHold)
 	}
 	return nil

@@ -133,14 +133,17 @@ func TestBatchBound(t *testing.T) {
 func TestBatchesWait(t *testing.T) {
 	t.Parallel()
 	const atOnce = 32
-	var first, second atomic.Int64
+	var first, second, third atomic.Int64
 	pass := make(chan struct{})
 	service := checkgrpc.NewNarrow(&engine{limiter(t), func(_ context.Context, req headgate.Request) (headgate.Decision, error) {
-		if req.Cost == 2 {
-			second.Add(1)
-		} else {
+		switch req.Cost {
+		case 1:
 			first.Add(1)
 			<-pass
+		case 2:
+			second.Add(1)
+		case 3:
+			third.Add(1)
 		}
 		return echo(req), nil
 	}}, 1)
@@ -170,7 +173,7 @@ func TestBatchesWait(t *testing.T) {
 	}
 	close(pass)
 	calls.Wait()
-	if _, err := client.CheckBatch(t.Context(), full(2)); err != nil || second.Load() != check.MaxBatch {
-		t.Errorf("after the other batches: %v, %d decided", err, second.Load())
+	if _, err := client.CheckBatch(t.Context(), full(3)); err != nil || third.Load() != check.MaxBatch {
+		t.Errorf("after the other batches: %v, %d decided", err, third.Load())
 	}
 }

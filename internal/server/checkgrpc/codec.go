@@ -50,6 +50,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	case *checkv1.ReserveRequest:
 		m.Reset()
 		return readReserve(data.Materialize(), m)
+	case *checkv1.ExtendRequest:
+		m.Reset()
+		return readExtend(data.Materialize(), m)
 	case *checkv1.CommitRequest:
 		m.Reset()
 		return readCommit(data.Materialize(), m)
@@ -85,10 +88,7 @@ func readReserve(data []byte, m *checkv1.ReserveRequest) error {
 	for r.Next() {
 		switch r.Tag {
 		case 1<<3 | protofields.Bytes:
-			if m.Request == nil {
-				m.Request = &checkv1.CheckRequest{}
-			}
-			if err := readRequest(r.Bytes, m.GetRequest()); err != nil {
+			if err := mergeRequest(r.Bytes, &m.Request); err != nil {
 				return err
 			}
 		case 2 << 3:
@@ -96,6 +96,35 @@ func readReserve(data []byte, m *checkv1.ReserveRequest) error {
 		}
 	}
 	return r.Err
+}
+
+func readExtend(data []byte, m *checkv1.ExtendRequest) error {
+	r := protofields.Reader{Rest: data}
+	for r.Next() {
+		var err error
+		switch r.Tag {
+		case 1<<3 | protofields.Bytes:
+			m.Reservation = bytes.Clone(r.Bytes)
+		case 2<<3 | protofields.Bytes:
+			err = mergeRequest(r.Bytes, &m.Used)
+		case 3<<3 | protofields.Bytes:
+			err = mergeRequest(r.Bytes, &m.Expected)
+		case 4 << 3:
+			m.HoldUs = int64(r.Value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return r.Err
+}
+
+// mergeRequest reads a request into a field.
+func mergeRequest(data []byte, into **checkv1.CheckRequest) error {
+	if *into == nil {
+		*into = &checkv1.CheckRequest{}
+	}
+	return readRequest(data, *into)
 }
 
 func readCommit(data []byte, m *checkv1.CommitRequest) error {

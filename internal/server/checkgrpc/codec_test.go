@@ -41,6 +41,7 @@ func samples() []proto.Message {
 			{}, {Id: 3, Response: response}, {Id: 4, Code: 5, Message: "no"}, {Id: 5, Response: &checkv1.CheckResponse{}},
 		}},
 		&checkv1.ReserveRequest{Request: request, HoldUs: 3}, &checkv1.ReserveRequest{},
+		&checkv1.ExtendRequest{Reservation: long, Used: &checkv1.CheckRequest{Cost: 7}, Expected: request, HoldUs: 3}, &checkv1.ExtendRequest{},
 		&checkv1.CommitRequest{Reservation: long, Cost: 3, Attributes: map[string]string{"a": "b"}}, &checkv1.CommitRequest{},
 	}
 }
@@ -73,7 +74,7 @@ func TestCodecHasAllFields(t *testing.T) {
 	t.Parallel()
 	for _, m := range []proto.Message{
 		&checkv1.CheckResponse{}, &checkv1.LimitStatus{}, &checkv1.StreamAnswer{}, &checkv1.CheckRequest{},
-		&checkv1.ReserveRequest{}, &checkv1.CommitRequest{}, &checkv1.StreamCheck{},
+		&checkv1.ReserveRequest{}, &checkv1.ExtendRequest{}, &checkv1.CommitRequest{}, &checkv1.StreamCheck{},
 	} {
 		seen := map[protoreflect.FieldNumber]bool{}
 		for _, sample := range samples() {
@@ -117,7 +118,7 @@ func FuzzCodec(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, empty := range []proto.Message{
-			&checkv1.CheckRequest{}, &checkv1.CheckStreamRequest{}, &checkv1.ReserveRequest{}, &checkv1.CommitRequest{},
+			&checkv1.CheckRequest{}, &checkv1.CheckStreamRequest{}, &checkv1.ReserveRequest{}, &checkv1.ExtendRequest{}, &checkv1.CommitRequest{},
 		} {
 			want, got := empty.ProtoReflect().New().Interface(), empty.ProtoReflect().New().Interface()
 			wantErr := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, want)
@@ -159,6 +160,8 @@ func maxAttributes(m proto.Message) (n int) {
 		return len(m.GetAttributes())
 	case *checkv1.ReserveRequest:
 		return maxAttributes(m.GetRequest())
+	case *checkv1.ExtendRequest:
+		return max(maxAttributes(m.GetUsed()), maxAttributes(m.GetExpected()))
 	case *checkv1.CommitRequest:
 		return len(m.GetAttributes())
 	case *checkv1.CheckStreamRequest:

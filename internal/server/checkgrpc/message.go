@@ -57,10 +57,13 @@ func describe(m *checkv1.LimitStatus, l *headgate.LimitDecision, decided time.Ti
 	m.Count, m.Burst, m.WindowUs = l.Limit.Count, l.Limit.Burst, limitfields.Window(l).Microseconds()
 }
 
-// wait returns the microseconds until a retry, rounded up so that the retry is not too early; -1 means never.
+// wait returns the microseconds until a retry, rounded up so that the retry is not too early; -1 means never, and -2 unknown.
 func wait(d time.Duration) int64 {
-	if d == headgate.Never {
+	switch d {
+	case headgate.Never:
 		return -1
+	case headgate.Unknown:
+		return -2
 	}
 	return limitfields.RoundUp(d, time.Microsecond)
 }

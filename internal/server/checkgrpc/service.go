@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
@@ -86,21 +87,39 @@ func (s *Service) Refund(ctx context.Context, req *checkv1.CheckRequest) (*check
 
 // Reserve reserves the cost of a request.
 func (s *Service) Reserve(ctx context.Context, req *checkv1.ReserveRequest) (*checkv1.ReserveResponse, error) {
-	hold := span(req.GetHoldUs())
-	if err := check.ValidateHold(hold); err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-	var token []byte
-	decision, err := s.decide(ctx, req.GetRequest(),
-		func(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
-			held, err := s.engine.Reserve(ctx, req, hold)
-			token = held.Token
-			return held.Decision, err
-		})
+	return s.reserve(ctx, req.GetRequest(), req.GetHoldUs(), s.engine.Reserve)
+}
+
+// Extend continues a reservation.
+func (s *Service) Extend(ctx context.Context, m *checkv1.ExtendRequest) (*checkv1.ReserveResponse, error) {
+	used, err := s.request(m.GetUsed())
 	if err != nil {
 		return nil, err
 	}
-	return &checkv1.ReserveResponse{Decision: decision, Reservation: token}, nil
+	return s.reserve(ctx, m.GetExpected(), m.GetHoldUs(),
+		func(ctx context.Context, expected headgate.Request, hold time.Duration) (headgate.Reservation, error) {
+			return s.engine.Extend(ctx, m.GetReservation(), used, expected, hold)
+		})
+}
+
+func (s *Service) reserve(
+	ctx context.Context, m *checkv1.CheckRequest, holdUs int64,
+	reserve func(context.Context, headgate.Request, time.Duration) (headgate.Reservation, error),
+) (*checkv1.ReserveResponse, error) {
+	hold := span(holdUs)
+	if err := check.ValidateHold(hold); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	var held headgate.Reservation
+	decision, err := s.decide(ctx, m, func(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
+		var err error
+		held, err = reserve(ctx, req, hold)
+		return held.Decision, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &checkv1.ReserveResponse{Decision: decision, Reservation: held.Token, Covered: held.Covered}, nil
 }
 
 // Commit ends a reservation and charges the actual cost.
@@ -123,13 +142,9 @@ func (s *Service) Cancel(ctx context.Context, req *checkv1.CancelRequest) (*chec
 func (s *Service) decide(
 	ctx context.Context, m *checkv1.CheckRequest, decide func(context.Context, headgate.Request) (headgate.Decision, error),
 ) (*checkv1.CheckResponse, error) {
-	req := headgate.Request{Attributes: m.GetAttributes(), Cost: m.GetCost(), Rule: m.GetRule()}
-	err := s.options.Identity.Normalize(req.Attributes)
-	if err == nil {
-		err = check.Validate(req)
-	}
+	req, err := s.request(m)
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
+		return nil, err
 	}
 	d, err := decide(tracing.Within(ctx, m.GetTraceparent()), req)
 	if err != nil && d.Path != headgate.PathFailed {
@@ -143,6 +158,19 @@ func (s *Service) decide(
 		})
 	}
 	return response, nil
+}
+
+// request returns the request of a message, normalized and validated.
+func (s *Service) request(m *checkv1.CheckRequest) (headgate.Request, error) {
+	req := headgate.Request{Attributes: m.GetAttributes(), Cost: m.GetCost(), Rule: m.GetRule()}
+	err := s.options.Identity.Normalize(req.Attributes)
+	if err == nil {
+		err = check.Validate(req)
+	}
+	if err != nil {
+		return req, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return req, nil
 }
 
 // failure converts an error of the engine to a status, with the remedy.

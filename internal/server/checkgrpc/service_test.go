@@ -28,6 +28,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // engineCall is a call of the engine.
 type engineCall struct {
 	method string
+	used   headgate.Request // of Extend
 	req    headgate.Request
 	token  string
 	hold   time.Duration
@@ -73,8 +74,15 @@ func (s *scripted) Reserve(
 	return headgate.Reservation{Decision: d, Token: []byte("token")}, err
 }
 
+func (s *scripted) Extend(
+	_ context.Context, token []byte, used, expected headgate.Request, hold time.Duration,
+) (headgate.Reservation, error) {
+	d, err := s.record(engineCall{method: "Extend", used: used, req: expected, token: string(token), hold: hold})
+	return headgate.Reservation{Decision: d, Token: []byte("token"), Covered: 7}, err
+}
+
 // methods lists the methods that return one decision.
-var methods = []string{"Check", "Peek", "Refund", "Reserve", "Commit", "Cancel"}
+var methods = []string{"Check", "Peek", "Refund", "Reserve", "Extend", "Commit", "Cancel"}
 
 // call calls a method by its name.
 func call(
@@ -91,6 +99,14 @@ func call(
 		r, err := client.Reserve(ctx, &checkv1.ReserveRequest{Request: req, HoldUs: 5_000_000})
 		if err == nil && string(r.GetReservation()) != "token" {
 			err = fmt.Errorf("the reservation is %q", r.GetReservation())
+		}
+		return r.GetDecision(), err
+	case "Extend":
+		r, err := client.Extend(ctx, &checkv1.ExtendRequest{
+			Reservation: []byte("t"), Used: &checkv1.CheckRequest{Cost: 2}, Expected: req, HoldUs: 5_000_000,
+		})
+		if err == nil && (string(r.GetReservation()) != "token" || r.GetCovered() != 7) {
+			err = fmt.Errorf("the reservation is %v", r)
 		}
 		return r.GetDecision(), err
 	case "Commit":
@@ -111,6 +127,7 @@ func TestMethods(t *testing.T) {
 		"Peek":    {req: whole},
 		"Refund":  {req: whole},
 		"Reserve": {req: whole, hold: 5 * time.Second},
+		"Extend":  {used: headgate.Request{Cost: 2}, req: whole, token: "t", hold: 5 * time.Second},
 		"Commit":  {req: headgate.Request{Attributes: attributes, Cost: 3}, token: "t"},
 		"Cancel":  {token: "t"},
 	}
@@ -182,7 +199,7 @@ func TestInvalid(t *testing.T) {
 	}
 	for _, hold := range []int64{-1, 3_600_000_001, 1 << 62, -1 << 62} {
 		_, err := client.Reserve(t.Context(), &checkv1.ReserveRequest{HoldUs: hold})
-		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "must be at most 1h0m0s") {
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "must be 0s to 1h0m0s") {
 			t.Errorf("hold of %d: %v", hold, err)
 		}
 	}
@@ -299,6 +316,17 @@ func TestLimiter(t *testing.T) {
 	expect("reserve", held.GetDecision(), err, true, 50, 20)
 	r, err = client.Commit(ctx, &checkv1.CommitRequest{Reservation: held.GetReservation(), Cost: 10})
 	expect("commit", r, err, true, 10, 60)
+	held, err = client.Reserve(ctx, &checkv1.ReserveRequest{Request: of(30)})
+	expect("reserve to extend", held.GetDecision(), err, true, 30, 30)
+	held, err = client.Extend(ctx, &checkv1.ExtendRequest{Reservation: held.GetReservation(), Used: of(30), Expected: of(100)})
+	expect("extend", held.GetDecision(), err, true, 30, 0)
+	if held.GetCovered() != 60 {
+		t.Errorf("%d are covered", held.GetCovered())
+	}
+	r, err = client.Cancel(ctx, &checkv1.CancelRequest{Reservation: held.GetReservation()})
+	expect("cancel the extension", r, err, true, 0, 30)
+	r, err = client.Refund(ctx, of(30))
+	expect("refund what was used", r, err, true, 30, 60)
 	held, err = client.Reserve(ctx, &checkv1.ReserveRequest{Request: of(50), HoldUs: 1_000_000})
 	expect("reserve again", held.GetDecision(), err, true, 50, 10)
 	r, err = client.Cancel(ctx, &checkv1.CancelRequest{Reservation: held.GetReservation()})

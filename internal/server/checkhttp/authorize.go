@@ -35,13 +35,16 @@ type authorize struct {
 }
 
 func newAuthorize(engine check.Engine, o Options) *authorize {
-	limiter := httplimit.New(engine, httplimit.Options{
+	limiter := httplimit.New(checkOnly{engine}, httplimit.Options{
 		Identity: originalIdentity{o.Identity}, Log: o.Log,
 		Headers: headersOf(o.Headers), DraftVersion: httplimit.DraftVersion(o.Headers.Version), OlderDraft: o.Headers.OlderDraft,
 	})
 	pass := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) // responds 200
 	return &authorize{identity: o.Identity, limiter: limiter(pass), log: o.Log}
 }
+
+// checkOnly hides the method Begin of an engine: the proxy does not report the end of requests, so concurrency limits must not apply.
+type checkOnly struct{ httplimit.Checker }
 
 // headersOf converts the choice of headers to the options of package httplimit.
 func headersOf(c limitfields.Choice) httplimit.Headers {

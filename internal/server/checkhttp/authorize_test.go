@@ -208,3 +208,22 @@ func TestForwardAuthLog(t *testing.T) {
 		}
 	}
 }
+
+// beginningEngine fails the test if Begin is called: the proxy does not report the end of requests.
+type beginningEngine struct {
+	check.Engine
+	t *testing.T
+}
+
+func (e beginningEngine) Begin(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
+	e.t.Error("a concurrency limit was applied")
+	return e.Check(ctx, req)
+}
+
+func TestForwardAuthDoesNotBegin(t *testing.T) {
+	t.Parallel()
+	h := newTest(t, beginningEngine{limiter(t), t}, Options{})
+	if w := serve(h, forwardAuth("X-Forwarded-Uri", "/login", "X-Forwarded-Method", "POST", "X-Forwarded-Host", "h")); w.Code != http.StatusOK {
+		t.Errorf("status %d", w.Code)
+	}
+}

@@ -20,6 +20,7 @@ type decision struct {
 	Version     string          `json:"version"`
 	Time        *time.Time      `json:"time"`
 	Reservation string          `json:"reservation,omitempty"`
+	Covered     *int64          `json:"covered,omitempty"`
 	Limits      []limit         `json:"limits"`
 	Headers     json.RawMessage `json:"headers"`
 }

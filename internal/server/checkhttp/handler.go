@@ -77,6 +77,7 @@ func newHandler(engine check.Engine, o Options) *handler {
 		"/v1/check/batch": {maxBatch, h.checkBatch},
 		"/v1/peek":        {maxBody, h.decide(engine.Peek)},
 		"/v1/reserve":     {maxBody, h.reserve},
+		"/v1/extend":      {maxBody, h.extend},
 		"/v1/commit":      {maxBody, h.commit},
 		"/v1/cancel":      {maxBody, h.cancel},
 		pathRefund:        {maxBody, h.decide(engine.Refund)},

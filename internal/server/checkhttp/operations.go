@@ -58,18 +58,51 @@ func (h *handler) checkBatch(ctx context.Context, body []byte) (any, error) {
 
 func (h *handler) reserve(ctx context.Context, body []byte) (any, error) {
 	var seconds float64
-	ctx, req, err := h.readRequest(ctx, body, member{"hold", &seconds, "a number of seconds"})
+	ctx, req, err := h.readRequest(ctx, body, member{"hold", &seconds, holdType})
 	if err != nil {
 		return nil, err
 	}
-	hold := span(seconds)
-	if err := check.ValidateHold(hold); err != nil {
-		return nil, check.Problemf(http.StatusBadRequest, "hold: %v", err)
+	hold, err := holdOf(seconds)
+	if err != nil {
+		return nil, err
 	}
 	held, err := h.engine.Reserve(ctx, req, hold)
+	return h.describeReservation(&held, err)
+}
+
+func (h *handler) extend(ctx context.Context, body []byte) (any, error) {
+	var text string
+	var usedBody, expectedBody json.RawMessage
+	var seconds float64
+	if err := decode(body, request, member{"reservation", &text, tokenType}, member{"used", &usedBody, requestType},
+		member{"expected", &expectedBody, requestType}, member{"hold", &seconds, holdType}); err != nil {
+		return nil, err
+	}
+	token, err := tokenOf(text)
+	if err != nil {
+		return nil, err
+	}
+	hold, err := holdOf(seconds)
+	if err != nil {
+		return nil, err
+	}
+	var used headgate.Request
+	if err := h.decodeRequest(part(usedBody), &used, member{"attributes", &used.Attributes, attributesType}); err != nil {
+		return nil, inMember("used", err)
+	}
+	ctx, expected, err := h.readRequest(ctx, part(expectedBody))
+	if err != nil {
+		return nil, inMember("expected", err)
+	}
+	held, err := h.engine.Extend(ctx, token, used, expected, hold)
+	return h.describeReservation(&held, err)
+}
+
+// describeReservation returns the response for a reservation, or err if it is not nil.
+func (h *handler) describeReservation(held *headgate.Reservation, err error) (any, error) {
 	response, err := h.describe(&held.Decision, err)
 	if err == nil {
-		response.Reservation = tokenText(held.Token)
+		response.Reservation, response.Covered = tokenText(held.Token), &held.Covered
 	}
 	return response, err
 }

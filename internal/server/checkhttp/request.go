@@ -22,6 +22,8 @@ import (
 const (
 	attributesType = "an object of strings"
 	tokenType      = "a string"
+	holdType       = "a number of seconds"
+	requestType    = "an object with a cost or attributes"
 )
 
 // member is a known member of an object.
@@ -176,6 +178,32 @@ func (h *handler) decodeRequest(body []byte, req *headgate.Request, members ...m
 		return check.Problemf(http.StatusBadRequest, "%v", err)
 	}
 	return nil
+}
+
+// holdOf returns the duration of a reservation.
+func holdOf(seconds float64) (time.Duration, error) {
+	hold := span(seconds)
+	if err := check.ValidateHold(hold); err != nil {
+		return 0, check.Problemf(http.StatusBadRequest, "hold: %v", err)
+	}
+	return hold, nil
+}
+
+// part returns an object within a body, which may be missing.
+func part(body json.RawMessage) []byte {
+	if body == nil || string(body) == "null" {
+		return []byte("{}")
+	}
+	return body
+}
+
+// inMember adds the name of a member to the problem in its value.
+func inMember(name string, err error) error {
+	var p *check.Problem
+	if errors.As(err, &p) {
+		return check.Problemf(p.Status, "%s: %s", name, p.Detail)
+	}
+	return err
 }
 
 // span converts seconds to a Duration, clamped to its range.

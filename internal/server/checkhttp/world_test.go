@@ -91,6 +91,10 @@ func (brokenEngine) Reserve(context.Context, headgate.Request, time.Duration) (h
 	return headgate.Reservation{}, errBroken
 }
 
+func (brokenEngine) Extend(context.Context, []byte, headgate.Request, headgate.Request, time.Duration) (headgate.Reservation, error) {
+	return headgate.Reservation{}, errBroken
+}
+
 func (brokenEngine) Commit(context.Context, []byte, headgate.Request) (headgate.Decision, error) {
 	return headgate.Decision{}, errBroken
 }

@@ -34,6 +34,7 @@ const (
 	Algorithm_ALGORITHM_FIXED_WINDOW   Algorithm = 3
 	Algorithm_ALGORITHM_SLIDING_WINDOW Algorithm = 4
 	Algorithm_ALGORITHM_SLIDING_LOG    Algorithm = 5
+	Algorithm_ALGORITHM_CONCURRENCY    Algorithm = 6
 )
 
 // Enum value maps for Algorithm.
@@ -45,6 +46,7 @@ var (
 		3: "ALGORITHM_FIXED_WINDOW",
 		4: "ALGORITHM_SLIDING_WINDOW",
 		5: "ALGORITHM_SLIDING_LOG",
+		6: "ALGORITHM_CONCURRENCY",
 	}
 	Algorithm_value = map[string]int32{
 		"ALGORITHM_UNSPECIFIED":    0,
@@ -53,6 +55,7 @@ var (
 		"ALGORITHM_FIXED_WINDOW":   3,
 		"ALGORITHM_SLIDING_WINDOW": 4,
 		"ALGORITHM_SLIDING_LOG":    5,
+		"ALGORITHM_CONCURRENCY":    6,
 	}
 )
 
@@ -230,7 +233,7 @@ type CheckResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the request is allowed.
 	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// Time until a denied request would be allowed; -1 if it can never be allowed.
+	// Time until a denied request would be allowed; -1 if it can never be allowed, -2 if the time is unknown.
 	RetryAfterUs int64 `protobuf:"varint,2,opt,name=retry_after_us,json=retryAfterUs,proto3" json:"retry_after_us,omitempty"`
 	// How long to delay an allowed request before it is processed.
 	DelayUs int64 `protobuf:"varint,3,opt,name=delay_us,json=delayUs,proto3" json:"delay_us,omitempty"`
@@ -375,14 +378,16 @@ type LimitStatus struct {
 	Cost int64 `protobuf:"varint,6,opt,name=cost,proto3" json:"cost,omitempty"`
 	// Remaining units.
 	Remaining int64 `protobuf:"varint,7,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	// Time until the request would fit; -1 means never.
+	// Time until the request would fit; -1 means never, -2 that it is unknown: a concurrency limit allows the request when others
+	// have ended.
 	RetryAfterUs int64 `protobuf:"varint,8,opt,name=retry_after_us,json=retryAfterUs,proto3" json:"retry_after_us,omitempty"`
 	// Time until the current window of the limit ends; for a bucket or a log, until it has no usage left.
 	ResetAfterUs int64 `protobuf:"varint,9,opt,name=reset_after_us,json=resetAfterUs,proto3" json:"reset_after_us,omitempty"`
 	// How long to delay the request for this limit.
 	DelayUs int64 `protobuf:"varint,10,opt,name=delay_us,json=delayUs,proto3" json:"delay_us,omitempty"`
 	// The limit: count per window; burst is the capacity of a token bucket, 0 means count. For a calendar window, window_us is
-	// the length of the current one, 0 if unknown.
+	// the length of the current one, 0 if unknown. For a concurrency limit, count is how many units may be in use at a time, and
+	// window_us is the lease.
 	Algorithm Algorithm `protobuf:"varint,11,opt,name=algorithm,proto3,enum=headgate.check.v1.Algorithm" json:"algorithm,omitempty"`
 	Count     int64     `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
 	WindowUs  int64     `protobuf:"varint,13,opt,name=window_us,json=windowUs,proto3" json:"window_us,omitempty"`
@@ -1049,8 +1054,10 @@ func (x *ReserveRequest) GetHoldUs() int64 {
 type ReserveResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Decision *CheckResponse         `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
-	// For Commit and Cancel; empty if nothing is reserved.
-	Reservation   []byte `protobuf:"bytes,2,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// For Extend, Commit and Cancel; empty if nothing is reserved.
+	Reservation []byte `protobuf:"bytes,2,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// Total cost of the request, in the caller's number, that is reserved: call Extend before the actual cost exceeds it.
+	Covered       int64 `protobuf:"varint,3,opt,name=covered,proto3" json:"covered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1099,6 +1106,84 @@ func (x *ReserveResponse) GetReservation() []byte {
 	return nil
 }
 
+func (x *ReserveResponse) GetCovered() int64 {
+	if x != nil {
+		return x.Covered
+	}
+	return 0
+}
+
+type ExtendRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Reservation []byte                 `protobuf:"bytes,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// Total cost since Reserve that was used, or the attributes that rules compute it from.
+	Used *CheckRequest `protobuf:"bytes,2,opt,name=used,proto3" json:"used,omitempty"`
+	// The request with the total cost since Reserve that is expected now.
+	Expected *CheckRequest `protobuf:"bytes,3,opt,name=expected,proto3" json:"expected,omitempty"`
+	// Duration of the reservation from now; 0 means a minute, and the maximum is an hour.
+	HoldUs        int64 `protobuf:"varint,4,opt,name=hold_us,json=holdUs,proto3" json:"hold_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendRequest) Reset() {
+	*x = ExtendRequest{}
+	mi := &file_headgate_check_v1_check_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendRequest) ProtoMessage() {}
+
+func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headgate_check_v1_check_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
+func (*ExtendRequest) Descriptor() ([]byte, []int) {
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ExtendRequest) GetReservation() []byte {
+	if x != nil {
+		return x.Reservation
+	}
+	return nil
+}
+
+func (x *ExtendRequest) GetUsed() *CheckRequest {
+	if x != nil {
+		return x.Used
+	}
+	return nil
+}
+
+func (x *ExtendRequest) GetExpected() *CheckRequest {
+	if x != nil {
+		return x.Expected
+	}
+	return nil
+}
+
+func (x *ExtendRequest) GetHoldUs() int64 {
+	if x != nil {
+		return x.HoldUs
+	}
+	return 0
+}
+
 type CommitRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Reservation []byte                 `protobuf:"bytes,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
@@ -1112,7 +1197,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_headgate_check_v1_check_proto_msgTypes[13]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1209,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_check_v1_check_proto_msgTypes[13]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1222,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{13}
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CommitRequest) GetReservation() []byte {
@@ -1170,7 +1255,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_headgate_check_v1_check_proto_msgTypes[14]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1267,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_check_v1_check_proto_msgTypes[14]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1280,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{14}
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelRequest) GetReservation() []byte {
@@ -1285,10 +1370,16 @@ const file_headgate_check_v1_check_proto_rawDesc = "" +
 	"attributes\"d\n" +
 	"\x0eReserveRequest\x129\n" +
 	"\arequest\x18\x01 \x01(\v2\x1f.headgate.check.v1.CheckRequestR\arequest\x12\x17\n" +
-	"\ahold_us\x18\x02 \x01(\x03R\x06holdUs\"q\n" +
+	"\ahold_us\x18\x02 \x01(\x03R\x06holdUs\"\x8b\x01\n" +
 	"\x0fReserveResponse\x12<\n" +
 	"\bdecision\x18\x01 \x01(\v2 .headgate.check.v1.CheckResponseR\bdecision\x12 \n" +
-	"\vreservation\x18\x02 \x01(\fR\vreservation\"\xd6\x01\n" +
+	"\vreservation\x18\x02 \x01(\fR\vreservation\x12\x18\n" +
+	"\acovered\x18\x03 \x01(\x03R\acovered\"\xbc\x01\n" +
+	"\rExtendRequest\x12 \n" +
+	"\vreservation\x18\x01 \x01(\fR\vreservation\x123\n" +
+	"\x04used\x18\x02 \x01(\v2\x1f.headgate.check.v1.CheckRequestR\x04used\x12;\n" +
+	"\bexpected\x18\x03 \x01(\v2\x1f.headgate.check.v1.CheckRequestR\bexpected\x12\x17\n" +
+	"\ahold_us\x18\x04 \x01(\x03R\x06holdUs\"\xd6\x01\n" +
 	"\rCommitRequest\x12 \n" +
 	"\vreservation\x18\x01 \x01(\fR\vreservation\x12\x12\n" +
 	"\x04cost\x18\x02 \x01(\x03R\x04cost\x12P\n" +
@@ -1299,27 +1390,29 @@ const file_headgate_check_v1_check_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"1\n" +
 	"\rCancelRequest\x12 \n" +
-	"\vreservation\x18\x01 \x01(\fR\vreservation*\xb3\x01\n" +
+	"\vreservation\x18\x01 \x01(\fR\vreservation*\xce\x01\n" +
 	"\tAlgorithm\x12\x19\n" +
 	"\x15ALGORITHM_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ALGORITHM_TOKEN_BUCKET\x10\x01\x12\x1a\n" +
 	"\x16ALGORITHM_LEAKY_BUCKET\x10\x02\x12\x1a\n" +
 	"\x16ALGORITHM_FIXED_WINDOW\x10\x03\x12\x1c\n" +
 	"\x18ALGORITHM_SLIDING_WINDOW\x10\x04\x12\x19\n" +
-	"\x15ALGORITHM_SLIDING_LOG\x10\x05*m\n" +
+	"\x15ALGORITHM_SLIDING_LOG\x10\x05\x12\x19\n" +
+	"\x15ALGORITHM_CONCURRENCY\x10\x06*m\n" +
 	"\x06Origin\x12\x16\n" +
 	"\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vORIGIN_RULE\x10\x01\x12\x0f\n" +
 	"\vORIGIN_TIER\x10\x02\x12\x13\n" +
 	"\x0fORIGIN_OVERRIDE\x10\x03\x12\x14\n" +
-	"\x10ORIGIN_CANDIDATE\x10\x042\x9d\x05\n" +
+	"\x10ORIGIN_CANDIDATE\x10\x042\xed\x05\n" +
 	"\fCheckService\x12J\n" +
 	"\x05Check\x12\x1f.headgate.check.v1.CheckRequest\x1a .headgate.check.v1.CheckResponse\x12Y\n" +
 	"\n" +
 	"CheckBatch\x12$.headgate.check.v1.CheckBatchRequest\x1a%.headgate.check.v1.CheckBatchResponse\x12`\n" +
 	"\vCheckStream\x12%.headgate.check.v1.CheckStreamRequest\x1a&.headgate.check.v1.CheckStreamResponse(\x010\x01\x12I\n" +
 	"\x04Peek\x12\x1f.headgate.check.v1.CheckRequest\x1a .headgate.check.v1.CheckResponse\x12P\n" +
-	"\aReserve\x12!.headgate.check.v1.ReserveRequest\x1a\".headgate.check.v1.ReserveResponse\x12L\n" +
+	"\aReserve\x12!.headgate.check.v1.ReserveRequest\x1a\".headgate.check.v1.ReserveResponse\x12N\n" +
+	"\x06Extend\x12 .headgate.check.v1.ExtendRequest\x1a\".headgate.check.v1.ReserveResponse\x12L\n" +
 	"\x06Commit\x12 .headgate.check.v1.CommitRequest\x1a .headgate.check.v1.CheckResponse\x12L\n" +
 	"\x06Cancel\x12 .headgate.check.v1.CancelRequest\x1a .headgate.check.v1.CheckResponse\x12K\n" +
 	"\x06Refund\x12\x1f.headgate.check.v1.CheckRequest\x1a .headgate.check.v1.CheckResponseB>Z<github.com/headgate/headgate/proto/headgate/check/v1;checkv1b\x06proto3"
@@ -1337,7 +1430,7 @@ func file_headgate_check_v1_check_proto_rawDescGZIP() []byte {
 }
 
 var file_headgate_check_v1_check_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_headgate_check_v1_check_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_headgate_check_v1_check_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_headgate_check_v1_check_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: headgate.check.v1.Algorithm
 	(Origin)(0),                 // 1: headgate.check.v1.Origin
@@ -1354,16 +1447,17 @@ var file_headgate_check_v1_check_proto_goTypes = []any{
 	(*RuleInfo)(nil),            // 12: headgate.check.v1.RuleInfo
 	(*ReserveRequest)(nil),      // 13: headgate.check.v1.ReserveRequest
 	(*ReserveResponse)(nil),     // 14: headgate.check.v1.ReserveResponse
-	(*CommitRequest)(nil),       // 15: headgate.check.v1.CommitRequest
-	(*CancelRequest)(nil),       // 16: headgate.check.v1.CancelRequest
-	nil,                         // 17: headgate.check.v1.CheckRequest.AttributesEntry
-	nil,                         // 18: headgate.check.v1.CheckResponse.HeadersEntry
-	nil,                         // 19: headgate.check.v1.CommitRequest.AttributesEntry
+	(*ExtendRequest)(nil),       // 15: headgate.check.v1.ExtendRequest
+	(*CommitRequest)(nil),       // 16: headgate.check.v1.CommitRequest
+	(*CancelRequest)(nil),       // 17: headgate.check.v1.CancelRequest
+	nil,                         // 18: headgate.check.v1.CheckRequest.AttributesEntry
+	nil,                         // 19: headgate.check.v1.CheckResponse.HeadersEntry
+	nil,                         // 20: headgate.check.v1.CommitRequest.AttributesEntry
 }
 var file_headgate_check_v1_check_proto_depIdxs = []int32{
-	17, // 0: headgate.check.v1.CheckRequest.attributes:type_name -> headgate.check.v1.CheckRequest.AttributesEntry
+	18, // 0: headgate.check.v1.CheckRequest.attributes:type_name -> headgate.check.v1.CheckRequest.AttributesEntry
 	4,  // 1: headgate.check.v1.CheckResponse.limits:type_name -> headgate.check.v1.LimitStatus
-	18, // 2: headgate.check.v1.CheckResponse.headers:type_name -> headgate.check.v1.CheckResponse.HeadersEntry
+	19, // 2: headgate.check.v1.CheckResponse.headers:type_name -> headgate.check.v1.CheckResponse.HeadersEntry
 	0,  // 3: headgate.check.v1.LimitStatus.algorithm:type_name -> headgate.check.v1.Algorithm
 	1,  // 4: headgate.check.v1.LimitStatus.origin:type_name -> headgate.check.v1.Origin
 	2,  // 5: headgate.check.v1.CheckBatchRequest.requests:type_name -> headgate.check.v1.CheckRequest
@@ -1376,28 +1470,32 @@ var file_headgate_check_v1_check_proto_depIdxs = []int32{
 	3,  // 12: headgate.check.v1.StreamAnswer.response:type_name -> headgate.check.v1.CheckResponse
 	2,  // 13: headgate.check.v1.ReserveRequest.request:type_name -> headgate.check.v1.CheckRequest
 	3,  // 14: headgate.check.v1.ReserveResponse.decision:type_name -> headgate.check.v1.CheckResponse
-	19, // 15: headgate.check.v1.CommitRequest.attributes:type_name -> headgate.check.v1.CommitRequest.AttributesEntry
-	2,  // 16: headgate.check.v1.CheckService.Check:input_type -> headgate.check.v1.CheckRequest
-	5,  // 17: headgate.check.v1.CheckService.CheckBatch:input_type -> headgate.check.v1.CheckBatchRequest
-	8,  // 18: headgate.check.v1.CheckService.CheckStream:input_type -> headgate.check.v1.CheckStreamRequest
-	2,  // 19: headgate.check.v1.CheckService.Peek:input_type -> headgate.check.v1.CheckRequest
-	13, // 20: headgate.check.v1.CheckService.Reserve:input_type -> headgate.check.v1.ReserveRequest
-	15, // 21: headgate.check.v1.CheckService.Commit:input_type -> headgate.check.v1.CommitRequest
-	16, // 22: headgate.check.v1.CheckService.Cancel:input_type -> headgate.check.v1.CancelRequest
-	2,  // 23: headgate.check.v1.CheckService.Refund:input_type -> headgate.check.v1.CheckRequest
-	3,  // 24: headgate.check.v1.CheckService.Check:output_type -> headgate.check.v1.CheckResponse
-	6,  // 25: headgate.check.v1.CheckService.CheckBatch:output_type -> headgate.check.v1.CheckBatchResponse
-	10, // 26: headgate.check.v1.CheckService.CheckStream:output_type -> headgate.check.v1.CheckStreamResponse
-	3,  // 27: headgate.check.v1.CheckService.Peek:output_type -> headgate.check.v1.CheckResponse
-	14, // 28: headgate.check.v1.CheckService.Reserve:output_type -> headgate.check.v1.ReserveResponse
-	3,  // 29: headgate.check.v1.CheckService.Commit:output_type -> headgate.check.v1.CheckResponse
-	3,  // 30: headgate.check.v1.CheckService.Cancel:output_type -> headgate.check.v1.CheckResponse
-	3,  // 31: headgate.check.v1.CheckService.Refund:output_type -> headgate.check.v1.CheckResponse
-	24, // [24:32] is the sub-list for method output_type
-	16, // [16:24] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	2,  // 15: headgate.check.v1.ExtendRequest.used:type_name -> headgate.check.v1.CheckRequest
+	2,  // 16: headgate.check.v1.ExtendRequest.expected:type_name -> headgate.check.v1.CheckRequest
+	20, // 17: headgate.check.v1.CommitRequest.attributes:type_name -> headgate.check.v1.CommitRequest.AttributesEntry
+	2,  // 18: headgate.check.v1.CheckService.Check:input_type -> headgate.check.v1.CheckRequest
+	5,  // 19: headgate.check.v1.CheckService.CheckBatch:input_type -> headgate.check.v1.CheckBatchRequest
+	8,  // 20: headgate.check.v1.CheckService.CheckStream:input_type -> headgate.check.v1.CheckStreamRequest
+	2,  // 21: headgate.check.v1.CheckService.Peek:input_type -> headgate.check.v1.CheckRequest
+	13, // 22: headgate.check.v1.CheckService.Reserve:input_type -> headgate.check.v1.ReserveRequest
+	15, // 23: headgate.check.v1.CheckService.Extend:input_type -> headgate.check.v1.ExtendRequest
+	16, // 24: headgate.check.v1.CheckService.Commit:input_type -> headgate.check.v1.CommitRequest
+	17, // 25: headgate.check.v1.CheckService.Cancel:input_type -> headgate.check.v1.CancelRequest
+	2,  // 26: headgate.check.v1.CheckService.Refund:input_type -> headgate.check.v1.CheckRequest
+	3,  // 27: headgate.check.v1.CheckService.Check:output_type -> headgate.check.v1.CheckResponse
+	6,  // 28: headgate.check.v1.CheckService.CheckBatch:output_type -> headgate.check.v1.CheckBatchResponse
+	10, // 29: headgate.check.v1.CheckService.CheckStream:output_type -> headgate.check.v1.CheckStreamResponse
+	3,  // 30: headgate.check.v1.CheckService.Peek:output_type -> headgate.check.v1.CheckResponse
+	14, // 31: headgate.check.v1.CheckService.Reserve:output_type -> headgate.check.v1.ReserveResponse
+	14, // 32: headgate.check.v1.CheckService.Extend:output_type -> headgate.check.v1.ReserveResponse
+	3,  // 33: headgate.check.v1.CheckService.Commit:output_type -> headgate.check.v1.CheckResponse
+	3,  // 34: headgate.check.v1.CheckService.Cancel:output_type -> headgate.check.v1.CheckResponse
+	3,  // 35: headgate.check.v1.CheckService.Refund:output_type -> headgate.check.v1.CheckResponse
+	27, // [27:36] is the sub-list for method output_type
+	18, // [18:27] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_headgate_check_v1_check_proto_init() }
@@ -1411,7 +1509,7 @@ func file_headgate_check_v1_check_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headgate_check_v1_check_proto_rawDesc), len(file_headgate_check_v1_check_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ const (
 	CheckService_CheckStream_FullMethodName = "/headgate.check.v1.CheckService/CheckStream"
 	CheckService_Peek_FullMethodName        = "/headgate.check.v1.CheckService/Peek"
 	CheckService_Reserve_FullMethodName     = "/headgate.check.v1.CheckService/Reserve"
+	CheckService_Extend_FullMethodName      = "/headgate.check.v1.CheckService/Extend"
 	CheckService_Commit_FullMethodName      = "/headgate.check.v1.CheckService/Commit"
 	CheckService_Cancel_FullMethodName      = "/headgate.check.v1.CheckService/Cancel"
 	CheckService_Refund_FullMethodName      = "/headgate.check.v1.CheckService/Refund"
@@ -56,6 +57,10 @@ type CheckServiceClient interface {
 	// Reserve reserves the cost of a request until the actual cost is known, and Commit or Cancel is called. Reserved units
 	// are not available to other requests. They are released when the reservation expires.
 	Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReserveResponse, error)
+	// Extend continues a reservation, such as that of a long stream: it charges what was used and reserves what is expected
+	// in addition, or as many units as are left. If none are left, the request is denied and must stop. The new reservation
+	// replaces the old one, even if the extension was denied.
+	Extend(ctx context.Context, in *ExtendRequest, opts ...grpc.CallOption) (*ReserveResponse, error)
 	// Commit ends a reservation and charges the actual cost in full, even if it is more than reserved or if the reservation
 	// has expired. It must not be repeated if there was no response, or one with path "failed": it may have been recorded.
 	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (*CheckResponse, error)
@@ -127,6 +132,16 @@ func (c *checkServiceClient) Reserve(ctx context.Context, in *ReserveRequest, op
 	return out, nil
 }
 
+func (c *checkServiceClient) Extend(ctx context.Context, in *ExtendRequest, opts ...grpc.CallOption) (*ReserveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReserveResponse)
+	err := c.cc.Invoke(ctx, CheckService_Extend_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *checkServiceClient) Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (*CheckResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CheckResponse)
@@ -180,6 +195,10 @@ type CheckServiceServer interface {
 	// Reserve reserves the cost of a request until the actual cost is known, and Commit or Cancel is called. Reserved units
 	// are not available to other requests. They are released when the reservation expires.
 	Reserve(context.Context, *ReserveRequest) (*ReserveResponse, error)
+	// Extend continues a reservation, such as that of a long stream: it charges what was used and reserves what is expected
+	// in addition, or as many units as are left. If none are left, the request is denied and must stop. The new reservation
+	// replaces the old one, even if the extension was denied.
+	Extend(context.Context, *ExtendRequest) (*ReserveResponse, error)
 	// Commit ends a reservation and charges the actual cost in full, even if it is more than reserved or if the reservation
 	// has expired. It must not be repeated if there was no response, or one with path "failed": it may have been recorded.
 	Commit(context.Context, *CommitRequest) (*CheckResponse, error)
@@ -212,6 +231,9 @@ func (UnimplementedCheckServiceServer) Peek(context.Context, *CheckRequest) (*Ch
 }
 func (UnimplementedCheckServiceServer) Reserve(context.Context, *ReserveRequest) (*ReserveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reserve not implemented")
+}
+func (UnimplementedCheckServiceServer) Extend(context.Context, *ExtendRequest) (*ReserveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Extend not implemented")
 }
 func (UnimplementedCheckServiceServer) Commit(context.Context, *CommitRequest) (*CheckResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Commit not implemented")
@@ -322,6 +344,24 @@ func _CheckService_Reserve_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CheckService_Extend_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExtendRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CheckServiceServer).Extend(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CheckService_Extend_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CheckServiceServer).Extend(ctx, req.(*ExtendRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CheckService_Commit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CommitRequest)
 	if err := dec(in); err != nil {
@@ -398,6 +438,10 @@ var CheckService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reserve",
 			Handler:    _CheckService_Reserve_Handler,
+		},
+		{
+			MethodName: "Extend",
+			Handler:    _CheckService_Extend_Handler,
 		},
 		{
 			MethodName: "Commit",
