@@ -157,6 +157,11 @@ func TestTenantRules(t *testing.T) {
 	} {
 		w.call(t, acme, "POST /rules", body).wantProblem(422, want)
 	}
+	w.call(t, acme, "POST /rules", `{"id": "acme-4", "counter": "acme-2", "cost": 2}`).want(201).
+		has("owner=acme", "rule.match.tenant=acme", "rule.counter=acme-2", "rule.by=")
+	w.call(t, acme, "POST /rules", `{"id": "x", "counter": "ours"}`).wantProblem(422, "belongs to another owner")
+	w.call(t, acme, "DELETE /rules/acme-2", "").wantProblem(422, `"acme-4" charges the counters of rule "acme-2"`)
+	w.call(t, acme, "DELETE /rules/acme-4", "").want(204)
 	w.call(t, acme, "PUT /rules/acme-2", `{"id": "acme-2", "by": ["tenant"], "limit": "1/s", "priority": 9}`, "If-Match", "*").
 		wantProblem(422, "priority: not allowed for tenants")
 	w.call(t, acme, "POST /rules", document("ours", "5/minute")).wantProblem(409, `rule "ours": name is taken`)
@@ -164,7 +169,7 @@ func TestTenantRules(t *testing.T) {
 		w.call(t, acme, what+" /rules/ours", document("ours", "9/s"), "If-Match", "*").wantProblem(404, "not found")
 		w.call(t, globex, what+" /rules/acme-2", document("acme-2", "9/s"), "If-Match", "*").wantProblem(404)
 	}
-	if got := w.call(t, acme, "GET /rules", "").texts("rules", "name"); got != "acme-search acme-2 acme-3" {
+	if got := w.call(t, acme, "GET /rules", "").texts("rules", "name"); got != "acme-search acme-2 acme-3 acme-4" {
 		t.Errorf("acme sees %s", got)
 	}
 	if got := w.call(t, globex, "GET /rules", "").texts("rules", "name"); got != "" {

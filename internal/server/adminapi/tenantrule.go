@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
-// forTenant makes a rule one of a tenant: it matches only requests of the tenant, has counters of its own, and applies in addition to
-// the rules of operators.
+// forTenant makes a rule one of a tenant: it matches only requests of the tenant, has counters of its own or those of another rule of the
+// tenant (see pgrules.DB.Publish), and applies in addition to the rules of operators.
 func forTenant(definition *pgrules.Definition, tenant string) (*pgrules.Definition, error) {
 	rule := definition.Rule
 	reject := func(format string, args ...any) (*pgrules.Definition, error) {
@@ -26,14 +26,14 @@ func forTenant(definition *pgrules.Definition, tenant string) (*pgrules.Definiti
 		return reject("priority: not allowed for tenants, since it could replace rules of operators: omit it")
 	case rule.Critical:
 		return reject("critical: not allowed for tenants: omit it")
-	case len(rule.By) == 0:
+	case len(rule.By) == 0 && rule.Counter == "":
 		return reject("by: [] would be one counter for all tenants: write by: [tenant]")
 	}
 	attributes := map[string]headgate.Pattern{}
 	maps.Copy(attributes, rule.Match.Attributes)
 	attributes["tenant"] = only
 	rule.Match.Attributes = attributes
-	if !slices.Contains(rule.By, "tenant") {
+	if rule.Counter == "" && !slices.Contains(rule.By, "tenant") {
 		rule.By = append([]string{"tenant"}, rule.By...)
 	}
 	own, err := pgrules.DefinitionOf(rule)

@@ -33,11 +33,14 @@ func notObserved() *problem {
 	return newProblem(http.StatusNotImplemented, "this server does not observe its decisions: use a server started with headgate serve")
 }
 
-// checkInForce returns an error if a rule is not in force, as when its name is misspelt. Use it only if there are no results, since a
-// rule that was removed may have denied requests before.
+// checkInForce returns an error if a rule is not in force, as when its name is misspelt, or charges the counters of another rule. Use it
+// only if there are no results, since a rule that was removed may have denied requests before.
 func (a *api) checkInForce(rule string) error {
-	if _, ok := a.limiter.Rules().Rule(rule); !ok && rule != "" {
+	switch found, ok := a.limiter.Rules().Rule(rule); {
+	case !ok && rule != "":
 		return notInForce(rule)
+	case found.Counter != "":
+		return withoutCounters(rule)
 	}
 	return nil
 }

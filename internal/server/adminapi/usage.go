@@ -32,9 +32,11 @@ type LimitUsage struct {
 	Limit     int64     `json:"limit"`
 	Remaining int64     `json:"remaining"`
 	ResetAt   time.Time `json:"resetAt"`
-	// WindowSeconds is null for a calendar limit.
+	// WindowSeconds is null for a calendar limit and for a concurrency limit.
 	WindowSeconds *float64 `json:"windowSeconds"`
 	Calendar      string   `json:"calendar,omitempty"`
+	// Concurrent is true for a concurrency limit. ResetAt is when the last lease of its units ends then.
+	Concurrent bool `json:"concurrent,omitempty"`
 	// Origin is rule, tier or override.
 	Origin string `json:"origin"`
 	// Enforced is false for a limit that denies no requests.
@@ -58,9 +60,12 @@ func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decis
 			Name: l.Name, Limit: l.Limit.Capacity(), Remaining: l.Remaining, ResetAt: l.Time.Add(l.ResetAfter).UTC(),
 			Origin: l.Origin.String(), Enforced: l.Enforced, LocalShare: l.DecidedBy() == headgate.PathLocal,
 		}
-		if l.Limit.Calendar == headgate.NoCalendar {
+		switch {
+		case l.Limit.Algorithm == headgate.Concurrency:
+			one.Concurrent = true
+		case l.Limit.Calendar == headgate.NoCalendar:
 			one.WindowSeconds = new(l.Limit.Window.Seconds())
-		} else {
+		default:
 			one.Calendar = l.Limit.Calendar.String()
 		}
 		u.Limits = append(u.Limits, one)
@@ -124,7 +129,7 @@ func (a *api) peek(c *call, id string, rule *headgate.Rule, attributes headgate.
 	return usageOf(id, rule.ID, subject, &d), nil
 }
 
-// ruleInForce returns the rule in force with a name or UUID.
+// ruleInForce returns the rule in force with a name or UUID. The rule has counters of its own.
 func (a *api) ruleInForce(c *call, id string) (headgate.Rule, error) {
 	name := id
 	if a.DB != nil && uuid.MatchString(id) {
@@ -134,13 +139,22 @@ func (a *api) ruleInForce(c *call, id string) (headgate.Rule, error) {
 		}
 		name = found.Name
 	}
-	if rule, ok := a.limiter.Rules().Rule(name); ok {
-		return rule, nil
+	rule, ok := a.limiter.Rules().Rule(name)
+	switch {
+	case !ok:
+		return rule, notInForce(id)
+	case rule.Counter != "":
+		return rule, withoutCounters(id)
 	}
-	return headgate.Rule{}, notInForce(id)
+	return rule, nil
 }
 
 func notInForce(rule string) *problem { return notFound("rule %q: not in force on this server", rule) }
+
+// withoutCounters returns the problem of a rule that charges the counters of another.
+func withoutCounters(rule string) *problem {
+	return notFound("rule %q: has no counters of its own: use the rule that its key counter names", rule)
+}
 
 // countsTenant reports whether a rule counts the requests of a tenant separately from those of others. It is true for "".
 func countsTenant(rule *headgate.Rule, tenant string) bool {

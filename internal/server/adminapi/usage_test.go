@@ -28,7 +28,8 @@ func TestUsage(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, editor, `{"id": "keys", "by": ["client"], "limit": "10/hour", "algorithm": "fixed_window"}`,
 		`{"id": "many", "match": {"path": "/many"}, "by": ["tenant", "user"], "cost": 2,
-			"limits": {"peak": "100/hour", "month": {"quota": 4, "calendar": "month"}}}`)
+			"limits": {"peak": "100/hour", "month": {"quota": 4, "calendar": "month"}}}`,
+		`{"id": "shared", "match": {"path": "/shared"}, "counter": "keys", "cost": 5}`)
 	w.call(t, editor, "POST /rules/keys/exemptions", `{"subjectType": "user", "subjectValue": "free"}`).want(201)
 	w.follow(t)
 	key := headgate.HashKey("secret")
@@ -58,6 +59,8 @@ func TestUsage(t *testing.T) {
 		w.call(t, viewer, "GET /usage"+query, "").wantProblem(400, want)
 	}
 	w.call(t, viewer, "GET /usage?subjectType=user&subjectId=ann&ruleId=none", "").wantProblem(404, `rule "none": not in force`)
+	w.call(t, viewer, "GET /usage?subjectType=user&subjectId=ann&ruleId=shared", "").wantProblem(404, `rule "shared": has no counters of its own`)
+	w.call(t, editor, "POST /rules/shared/reset", `{"subject": {"user": "ann"}}`).wantProblem(404, `rule "shared": has no counters of its own`)
 
 	// Tenants see only their own usage.
 	const ann = "?subjectType=user&subjectId=ann&ruleId=many"

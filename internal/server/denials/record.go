@@ -150,7 +150,7 @@ func (l *Log) show(s *record, q *Query) Record {
 		Origin: s.origin.String(), Subject: s.subject.String(), Attributes: headgate.Attributes{},
 		Cost: s.cost, Remaining: s.remaining, Path: s.path,
 	}
-	if s.retryAfter != headgate.Never {
+	if s.retryAfter >= 0 {
 		r.RetryAfter = new(s.retryAfter.Seconds())
 	}
 	_, byClient := q.Attributes["client"]

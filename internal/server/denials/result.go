@@ -67,7 +67,7 @@ type Record struct {
 	Attributes headgate.Attributes `json:"attributes,omitempty"`
 	Cost       int64               `json:"cost"`
 	Remaining  int64               `json:"remaining"`
-	// RetryAfter is in seconds; null if the request can never be allowed.
+	// RetryAfter is in seconds; null if the request can never be allowed, or if it is unknown when.
 	RetryAfter   *float64      `json:"retryAfterSeconds"`
 	Path         headgate.Path `json:"path"`
 	RulesVersion string        `json:"rulesVersion"`

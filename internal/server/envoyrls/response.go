@@ -154,7 +154,7 @@ func appendMetadata(data []byte, d *headgate.Decision) []byte {
 	data, at := protofields.Open(data, 6<<3|protofields.Bytes)
 	if denied != nil {
 		data = appendText(data, "rule", limitfields.Name(denied))
-		if d.RetryAfter != headgate.Never {
+		if d.RetryAfter >= 0 {
 			data = appendValue(data, "retry_after", func(data []byte) []byte {
 				return protowire.AppendFixed64(append(data, 2<<3|byte(protowire.Fixed64Type)), math.Float64bits(d.RetryAfter.Seconds()))
 			})

@@ -6,6 +6,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,9 +92,10 @@ type Limit struct {
 	// Capacity is the largest cost that can be used at once, and Used is Capacity - Remaining. For a leaky bucket Remaining
 	// is the free space in its queue, and Used is 0. Used is also 0 if Redis is unavailable, since the usage of all nodes
 	// is unknown then.
-	Capacity   int64    `json:"capacity"`
-	Used       int64    `json:"used"`
-	Remaining  int64    `json:"remaining"`
+	Capacity  int64 `json:"capacity"`
+	Used      int64 `json:"used"`
+	Remaining int64 `json:"remaining"`
+	// ResetAfter of a concurrency limit is when the last lease of its units ends, unless it is renewed.
 	ResetAfter float64  `json:"reset_after"`
 	RetryAfter *float64 `json:"retry_after"` // null if the request can never be allowed
 	Allowed    bool     `json:"allowed"`
@@ -153,7 +155,7 @@ func (r *Report) addRules(rules []headgate.RuleExplanation) map[string]headgate.
 			r.Notes = append(r.Notes, id+": "+rule.Why)
 			fallthrough
 		default:
-			by[id] = rule.Subject
+			by[cmp.Or(rule.Rule.Counter, id)] = rule.Subject
 		}
 	}
 	r.NotApplied = append(r.NotApplied, otherPaths...)
@@ -184,9 +186,9 @@ func (l *Limit) rank() int {
 	return slices.Index([]bool{l.Enforced && !l.Allowed, !l.Allowed, true}, true)
 }
 
-// seconds returns a duration in seconds, and nil for headgate.Never.
+// seconds returns a duration in seconds, and nil for headgate.Never and headgate.Unknown.
 func seconds(d time.Duration) *float64 {
-	if d == headgate.Never {
+	if d < 0 {
 		return nil
 	}
 	return new(d.Seconds())

@@ -78,6 +78,21 @@ func TestSummaryAndVerdict(t *testing.T) {
 	}
 }
 
+func TestConcurrencyLimit(t *testing.T) {
+	t.Parallel()
+	busy := within("a")
+	busy.Limit, busy.Remaining, busy.ResetAfter = headgate.Concurrent(20), 3, 9*time.Second
+	full := busy
+	full.Allowed, full.Remaining, full.RetryAfter = false, 0, headgate.Unknown
+	for want, limit := range map[string]headgate.LimitDecision{
+		"17 of 20 in flight         allowed": busy, "20 of 20 in flight         denied until a request in flight has ended": full,
+	} {
+		if text := New(explanation(limit), Question{}, Place{}).Text(); !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
 // Denying limits come first. Rules that do not apply are sorted by how much they say about the request.
 func TestReportOrder(t *testing.T) {
 	t.Parallel()
@@ -121,6 +136,20 @@ func TestReportOrder(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+}
+
+// A limit that only another rule charges is shown with the subject of that rule.
+func TestReportOfSharedCounter(t *testing.T) {
+	t.Parallel()
+	e := explanation(within("a"))
+	e.Rules = []headgate.RuleExplanation{
+		{Rule: headgate.Rule{ID: "a"}, Why: "path is /x, not /a"},
+		{Rule: headgate.Rule{ID: "b", Counter: "a"}, Applies: true, Why: `charges the counters of rule "a"`, Subject: headgate.Attributes{"ip": "192.0.2.1"}},
+	}
+	r := New(e, Question{}, Place{})
+	if len(r.Limits) != 1 || r.Limits[0].CountedBy["ip"] != "192.0.2.1" || len(r.Notes) != 1 || r.Notes[0] != `b: charges the counters of rule "a"` {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -28,7 +28,7 @@ func (r *Report) Text() string {
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		reset := ""
-		if l.ResetAfter > 0 {
+		if l.ResetAfter > 0 && l.Algorithm != headgate.Concurrency.String() { // it is when the last lease ends, which says nothing
 			reset = "in " + span(time.Duration(l.ResetAfter*float64(time.Second)))
 		}
 		by := cmp.Or(wording.Attributes(l.CountedBy), "all requests")
@@ -119,6 +119,9 @@ func (l *Limit) used() string {
 		text = wording.Number(l.Remaining) + " free in the queue"
 	default:
 		text = wording.Number(l.Used) + " of " + wording.Number(l.Capacity)
+		if l.Algorithm == headgate.Concurrency.String() {
+			text += " in flight"
+		}
 	}
 	if l.Cost > 1 {
 		text += ", cost " + wording.Number(l.Cost)

@@ -33,6 +33,9 @@ func (r *Report) summarise(d *headgate.Decision) string {
 			return fmt.Sprintf("%s; retrying does not help: cost %s exceeds the capacity of %s", text,
 				wording.Number(worst.Cost), wording.Number(worst.Limit.Capacity()))
 		}
+		if d.RetryAfter == headgate.Unknown {
+			return text + "; retry when a request in flight has ended" + r.outage()
+		}
 		return text + "; retry after " + span(d.RetryAfter) + r.outage()
 	}
 	text := "allowed: no rule applies"
@@ -78,6 +81,8 @@ func verdict(l *headgate.LimitDecision) string {
 		text = "allowed by on_store_failure"
 	case l.WouldDeny() && l.RetryAfter == headgate.Never:
 		text = "denied: cost exceeds capacity"
+	case l.WouldDeny() && l.RetryAfter == headgate.Unknown:
+		text = "denied until a request in flight has ended"
 	case l.WouldDeny():
 		text = "denied for " + span(l.RetryAfter)
 	case l.Delay > 0:

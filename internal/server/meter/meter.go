@@ -107,10 +107,10 @@ func used(call headgate.Call, d *headgate.Decision, l *headgate.LimitDecision) (
 		return 0, l.Cost
 	case call == headgate.CallReserve:
 		// Held units are counted when they are committed, and so are units that the store could not decide.
-		if held := l.Limit.Algorithm != headgate.LeakyBucket && l.Limit.Algorithm != headgate.SlidingLog; held || l.Receipt.Units == 0 {
+		if l.Held || l.Receipt.Units == 0 {
 			return 0, 0
 		}
-		return l.Cost, 0
+		return l.Granted, 0
 	case l.Err != nil: // the store may have recorded it
 		return 0, 0
 	case call == headgate.CallCommit || call == headgate.CallCancel:

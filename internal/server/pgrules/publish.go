@@ -111,6 +111,7 @@ type plan struct {
 	prune   bool
 	inserts []pgdb.RateLimitRule
 	updates []pgdb.RateLimitRule
+	owners  map[string]string // of the rules in After
 	// tenant is the tenant whose quotas apply, "" if none apply. useBefore and useAfter are its use of them.
 	tenant              string
 	useBefore, useAfter quotaUse
@@ -135,7 +136,7 @@ func (db *DB) plan(ctx context.Context, tenant string, change *Change) (*plan, e
 		return nil, fmt.Errorf("%w: the rules are at version %d, not %d: review the changes and plan again", ErrConflict,
 			state.Version, *change.Base)
 	}
-	p := &plan{prune: change.Prune, tenant: tenant}
+	p := &plan{prune: change.Prune, tenant: tenant, owners: map[string]string{}}
 	p.Version, p.ModeBefore, p.ModeAfter = state.Version, ModeOf(state.Mode), ModeOf(state.Mode)
 	if change.Mode != nil {
 		p.ModeAfter = *change.Mode
@@ -163,7 +164,29 @@ func (db *DB) plan(ctx context.Context, tenant string, change *Change) (*plan, e
 			return nil, err
 		}
 	}
+	if err := p.checkCounters(); err != nil {
+		return nil, err
+	}
 	return p, nil
+}
+
+// checkCounters rejects rules that charge the counters of a rule that is not in force, or that belongs to another owner: its owner could
+// not disable it any more, and a tenant could use up the units of others.
+func (p *plan) checkCounters() error {
+	for i := range p.After {
+		r := &p.After[i]
+		if r.Counter == "" {
+			continue
+		}
+		switch owner, ok := p.owners[r.Counter]; {
+		case !ok:
+			return fmt.Errorf("%w: rule %q charges the counters of rule %q, which would not be in force: change or disable both together",
+				ErrRejected, r.ID, r.Counter)
+		case owner != p.owners[r.ID]:
+			return fmt.Errorf("%w: rule %q: counter: rule %q belongs to another owner: write by and limit instead", ErrRejected, r.ID, r.Counter)
+		}
+	}
+	return nil
 }
 
 // addExisting adds a stored rule to the plan, with its edit, which may be nil.
@@ -213,6 +236,7 @@ func (p *plan) addExisting(db *DB, row *pgdb.RateLimitRule, edit *Edit) error {
 func (p *plan) addAfter(owner string, rule *headgate.Rule, enabled bool) {
 	if enabled {
 		p.After = append(p.After, *rule)
+		p.owners[rule.ID] = owner
 	}
 	p.count(&p.useAfter, owner, rule, enabled)
 }

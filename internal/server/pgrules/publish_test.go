@@ -72,6 +72,30 @@ func TestFlatRule(t *testing.T) {
 	}
 }
 
+// A rule that has only concurrency limits is stored without the columns of a rate, and so are overrides of it.
+func TestConcurrencyLimit(t *testing.T) {
+	t.Parallel()
+	db, _ := newDB(t)
+	put(t, db, `{"id": "exports", "by": ["tenant"], "limit": {"concurrent": 20, "lease": "1m"}, "tiers": {"pro": "50 concurrent"}}`)
+	r, err := db.Rule(t.Context(), "exports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := r.Flat; f.Algorithm != "concurrency" || f.MaxRequests != 0 || f.WindowSeconds != 0 || f.Scope != "tenant" {
+		t.Errorf("%+v", f)
+	}
+	for _, limit := range []string{"30", "30 concurrent", `{"concurrent": 30, "lease": "1h"}`} {
+		override := pgrules.Override{Rule: "exports", Subject: headgate.Attributes{"tenant": "acme"}, Limit: limit}
+		if _, err := db.SetOverrides(t.Context(), ann, []pgrules.Override{override}); err != nil {
+			t.Errorf("%s: %v", limit, err)
+		}
+	}
+	put(t, db, `{"id": "both", "by": ["tenant"], "limit": "20 concurrent", "limits": {"rate": "10/minute"}}`)
+	if r, err = db.Rule(t.Context(), "both"); err != nil || r.Algorithm != "token_bucket" || r.MaxRequests != 10 {
+		t.Errorf("%+v, %v", r.Flat, err)
+	}
+}
+
 // Of concurrent changes of a rule one succeeds, and the others get a conflict.
 func TestConcurrentOperators(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package pgrules
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -194,13 +193,25 @@ func ruleOf(row pgdb.RateLimitRule) Rule {
 		ID: row.ID, UUID: row.RuleUuid, Flat: flatOf(&row), Owner: row.Owner, Revision: row.Seq,
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 	}
-	r.Algorithm = cmp.Or(r.Algorithm, "token_bucket")
+	if r.Algorithm == "" {
+		r.Algorithm = algorithmOf(&row)
+	}
 	if row.Document != nil {
 		r.Document = json.RawMessage(*row.Document)
 	} else if rule, err := parse(&row); err == nil {
 		r.Document, _ = ruledoc.EncodeRule(rule) // a rule made of columns can always be encoded
 	}
 	return r
+}
+
+// algorithmOf returns the algorithm to show for a row without one. Rules that have only concurrency limits have no columns of a limit.
+func algorithmOf(row *pgdb.RateLimitRule) string {
+	if row.Document != nil && row.MaxRequests == nil {
+		if rule, err := parse(row); err == nil && rule.Counter == "" {
+			return headgate.Concurrency.String()
+		}
+	}
+	return headgate.TokenBucket.String()
 }
 
 // Filter selects rules. A nil field selects all.

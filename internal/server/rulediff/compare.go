@@ -3,6 +3,7 @@ package rulediff
 import (
 	"cmp"
 	"math/big"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +45,8 @@ type property struct {
 	ifMore      effect   // effect of adding values; "" if not comparable
 	limit       *headgate.Limit
 	replaces    string // what of the property that applies without this one
+	costs       []headgate.CostEntry
+	otherCost   int64 // cost of requests that no entry of costs matches
 }
 
 // property returns the property with this what, or nil.
@@ -116,6 +119,12 @@ func compare(from, to item) entry {
 			looser: "applies to fewer requests", tighter: "applies to more requests", other: "applies to other requests",
 		}[c.Effect] + c.Consequence
 	}
+	// If a rule gets counters of its own or gives them up, its limits are not those that applied before.
+	if (from.property(whatCounter) == nil) != (to.property(whatCounter) == nil) {
+		for i := range e.Changes {
+			e.Changes[i].Effect = other
+		}
+	}
 	if e.Note = to.inactive; from.inactive == "" || to.inactive == "" {
 		e.Note = ""
 	}
@@ -149,6 +158,8 @@ func compareProperties(from, to *item, a, b *property) change {
 	}
 	c.Effect = other
 	switch {
+	case a.what == whatCosts:
+		c.Effect = compareCosts(a, b)
 	case a.limit != nil && b.limit != nil:
 		c.Effect, c.Consequence = compareLimits(a.limit, b.limit)
 	case a.strictness > 0 && b.strictness > 0:
@@ -170,8 +181,27 @@ func ruleOwn(f *property) string {
 	return "the rule's " + f.text
 }
 
+// compareConcurrency compares two concurrency limits of one counter. A longer lease is tighter: the units of dead nodes count for longer.
+func compareConcurrency(from, to *headgate.Limit) (effect, string) {
+	more, shorter := cmp.Compare(to.Count, from.Count), cmp.Compare(from.Window, to.Window)
+	consequence := "requests in flight stay counted"
+	if shorter != 0 {
+		consequence += "; their leases end by the new limit once they are renewed"
+	}
+	switch {
+	case more >= 0 && shorter >= 0:
+		return looser, consequence
+	case more <= 0 && shorter <= 0:
+		return tighter, consequence
+	}
+	return other, consequence
+}
+
 // compareLimits compares two limits of one counter.
 func compareLimits(from, to *headgate.Limit) (effect, string) {
+	if from.Algorithm == headgate.Concurrency && to.Algorithm == headgate.Concurrency {
+		return compareConcurrency(from, to)
+	}
 	a, b := *from, *to
 	a.Count, b.Count, a.Burst, b.Burst = 1, 1, 0, 0
 	consequence := "counters continue; used units stay used"
@@ -193,6 +223,38 @@ func compareLimits(from, to *headgate.Limit) (effect, string) {
 		return tighter, consequence
 	}
 	return other, consequence
+}
+
+// compareCosts compares two cost tables. The effect is certain if one table has all entries of the other in the same order, and no request
+// costs more, or none costs less.
+func compareCosts(from, to *property) effect {
+	if len(from.costs) > len(to.costs) {
+		return compareCosts(to, from).opposite()
+	}
+	rest := from.costs // entries that are not found in to yet
+	var more, less bool
+	compare := func(before, after int64) {
+		more, less = more || after > before, less || after < before
+	}
+	for _, e := range to.costs {
+		if len(rest) > 0 && reflect.DeepEqual(rest[0].Match, e.Match) {
+			compare(rest[0].Cost, e.Cost)
+			rest = rest[1:]
+			continue
+		}
+		// A request that only the new entry matches had one of these costs.
+		compare(from.otherCost, e.Cost)
+		for i := range rest {
+			compare(rest[i].Cost, e.Cost)
+		}
+	}
+	switch {
+	case len(rest) > 0 || more == less:
+		return other
+	case more:
+		return tighter
+	}
+	return looser
 }
 
 // missing returns the words that are not in the list.

@@ -27,8 +27,12 @@ func itemsOf(d *ruledoc.Document, now time.Time) []item {
 	}
 	for i := range d.Source {
 		r := &d.Source[i]
-		it := ruleItem(r, competing[byText(r.By)])
-		if mode := max(d.Mode, r.Mode); mode != headgate.Enforce {
+		counted := r // the rule whose counters it charges
+		if found, ok := d.Rules.Rule(r.Counter); ok {
+			counted = &found
+		}
+		it := ruleItem(r, counted, competing[byText(counted.By)])
+		if mode := max(d.Mode, r.Mode, counted.Mode); mode != headgate.Enforce {
 			it.inactive = "denies no request: mode is " + mode.String()
 		}
 		items, rules[r.ID] = append(items, it), &it
@@ -53,12 +57,13 @@ func itemsOf(d *ruledoc.Document, now time.Time) []item {
 	return items
 }
 
-// ruleItem returns the item of a rule. Competing are the rules with a priority and the same by.
-func ruleItem(r *headgate.Rule, competing []string) item {
-	alone := r.Priority == 0
+// ruleItem returns the item of a rule. Counted is the rule whose counters it charges, and competing are the rules with a priority and
+// the same by.
+func ruleItem(r, counted *headgate.Rule, competing []string) item {
+	alone := counted.Priority == 0
 	competitors := ""
-	if others := missing(competing, []string{competitorText(r)}); !alone && len(others) > 0 {
-		competitors = fmt.Sprintf("; at priority %d it competes with %s", r.Priority, wording.List(others))
+	if others := missing(competing, []string{competitorText(counted)}); !alone && len(others) > 0 {
+		competitors = fmt.Sprintf("; at priority %d it competes with %s", counted.Priority, wording.List(others))
 	}
 	it := item{kind: "rule", name: r.ID, ifAdded: unlessCompeting(alone, tighter), consequence: strings.TrimPrefix(competitors, "; ")}
 	patterns := map[string]headgate.Pattern{}
@@ -81,6 +86,9 @@ func ruleItem(r *headgate.Rule, competing []string) item {
 	// Which attribute client is, and which attribute is missing, depends on the request.
 	if alone && !slices.Contains(r.By, "client") && r.OnMissing == headgate.ShareMissing {
 		by.ifMore = looser
+	}
+	if r.Counter != "" {
+		by = property{what: whatCounter, text: r.Counter, consequence: "its requests are charged on the counters of that rule"}
 	}
 	it.properties = append(append(it.properties, by), limitProperties("limit", r.Limit, r.Limits)...)
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
@@ -122,6 +130,7 @@ type setting struct {
 // settings are in the order in which changes are listed.
 var settings = []setting{
 	{key: "cost", unset: "1", consequence: "used units stay used", strictness: costStrictness, text: costText},
+	{key: whatCosts, unset: "none", consequence: "used units stay used"},
 	{key: "enforce_percent", unset: "100", consequence: "shadow mode for the other subjects", strictness: func(r *headgate.Rule) int64 {
 		return int64(cmp.Or(r.EnforcePercent, 100))
 	}},
@@ -135,6 +144,9 @@ var settings = []setting{
 	{key: "on_store_failure", unset: "local", consequence: "while the store is unavailable", strictness: func(r *headgate.Rule) int64 {
 		return []int64{headgate.FailAllow: 1, headgate.FailLocal: 2, headgate.FailDeny: 3}[r.OnStoreFailure]
 	}},
+	{key: "on_hold_expiry", unset: "release", consequence: "for reservations that are never committed", strictness: func(r *headgate.Rule) int64 {
+		return int64(r.OnHoldExpiry)
+	}},
 	{key: "strict", unset: "false", consequence: "whether only the store decides"},
 	{key: "critical", unset: "false", consequence: "whether it is among the last to be decided without an overloaded store"},
 	{key: "expose", unset: "auto", consequence: "what headers show to clients"},
@@ -145,8 +157,14 @@ var settings = []setting{
 	}},
 }
 
+// The what of properties that have rules of their own for a change.
+const (
+	whatCounter = "counter"
+	whatCosts   = "costs"
+)
+
 // separateKeys are the keys that ruleItem handles itself.
-var separateKeys = []string{"id", "match", "when", "by", "limit", "limits", "algorithm", "tiers", "candidate", "mode"}
+var separateKeys = []string{"id", "match", "when", whatCounter, "by", "limit", "limits", "algorithm", "tiers", "candidate", "mode"}
 
 // settingProperties returns the properties of a rule's settings.
 func settingProperties(r *headgate.Rule, competitors string) []property {
@@ -162,8 +180,11 @@ func settingProperties(r *headgate.Rule, competitors string) []property {
 		if m.strictness != nil {
 			f.strictness = m.strictness(r)
 		}
-		if m.key == "priority" {
+		switch m.key {
+		case "priority":
 			f.consequence += competitors
+		case whatCosts:
+			f.costs, f.otherCost = r.Costs, max(r.Cost.Default, 1)
 		}
 		f.isDefault = f.text == m.unset
 		properties = append(properties, f)

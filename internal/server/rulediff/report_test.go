@@ -41,6 +41,11 @@ func TestDiffRule(t *testing.T) {
 		{"limit: {quota: 9, calendar: day}", "limit: {quota: 99, calendar: day}", looser, continues},
 		{"limit: {quota: 9, calendar: day}", "limit: {quota: 9, calendar: month}", other, expires},
 		{"limit: {quota: 9, calendar: day}", "limit: {quota: 9, calendar: day, timezone: Europe/Berlin}", other, expires},
+		{"limit: 9 concurrent", "limit: 10 concurrent", looser, "in flight stay counted"},
+		{"limit: 9 concurrent", "limit: {concurrent: 9, lease: 1m}", tighter, "leases end by the new limit"},
+		{"limit: 9 concurrent", "limit: {concurrent: 10, lease: 1m}", other, "leases end by the new limit"},
+		{"limit: 9 concurrent", "limit: {concurrent: 10, lease: 1s}", looser, "leases end by the new limit"},
+		{"limit: 9 concurrent", "limit: 9/s", other, reset},
 		{"limits: {a: 1/s, b: 2/s}", "limits: {a: 1/s}", looser, ""},
 		{"limit: 1/s", "limit: 1/s, tiers: {pro: 2/s}", looser, continues},
 		{"limit: 1/s, tiers: {pro: 2/s}", "limit: 1/s, tiers: {pro: 3/s}", looser, continues},
@@ -51,6 +56,22 @@ func TestDiffRule(t *testing.T) {
 		{"limit: 9/s, cost: 3", "limit: 9/s, cost: 2", looser, "used units stay used"},
 		{"limit: 9/s, cost: 3", "limit: 9/s, cost: {from: header.x}", other, "used units stay used"},
 		{"limit: 9/s, cost: 3", "limit: 9/s, cost: {default: 3, max: 9}", other, "used units stay used"},
+		{"limit: 9/s, costs: [{match: {path: /a}, cost: 3}]", "limit: 9/s, costs: [{match: {path: /a}, cost: 2}]", looser, "used units stay used"},
+		{"limit: 9/s, costs: [{match: {path: /a}, cost: 3}]", "limit: 9/s", looser, "used units stay used"},
+		{"limit: 9/s, cost: 4, costs: [{match: {path: /a}, cost: 3}]", "limit: 9/s, cost: 4", tighter, "used units stay used"},
+		{"limit: 9/s, costs: [{match: {path: /a}, cost: 3}]", "limit: 9/s, costs: [{match: {path: /b}, cost: 2}]", other, "used units stay used"},
+		{
+			"limit: 9/s, costs: [{match: {path: /a}, cost: 3}, {match: {user: x}, cost: 5}]",
+			"limit: 9/s, costs: [{match: {path: /a}, cost: 4}, {match: {user: x}, cost: 4}]", other, "used units stay used",
+		},
+		{
+			"limit: 9/s, costs: [{match: {path: /a}, cost: 3}, {match: {user: x}, cost: 5}]",
+			"limit: 9/s, costs: [{match: {path: /b}, cost: 5}, {match: {path: /a}, cost: 3}, {match: {user: x}, cost: 5}]", tighter, "used units stay used",
+		},
+		{
+			"limit: 9/s, costs: [{match: {path: /a}, cost: 3}, {match: {user: x}, cost: 5}]",
+			"limit: 9/s, costs: [{match: {path: /b}, cost: 4}, {match: {path: /a}, cost: 3}, {match: {user: x}, cost: 5}]", other, "used units stay used",
+		},
 		{"limit: 1/s, enforce_percent: 50", "limit: 1/s, enforce_percent: 10", looser, "shadow"},
 		{"limit: 1/s", "limit: 1/s, enforce_percent: 10", looser, "shadow"},
 		{"limit: 1/s", "limit: 1/s, priority: 3", other, "highest"},
@@ -124,9 +145,17 @@ func TestDiffDetectsEveryKey(t *testing.T) {
 		if err := json.Unmarshal(document, &tree); err != nil {
 			t.Fatal(err)
 		}
-		whole := parse(t, "rules: ["+string(document)+"]")
+		others := []any{}
+		if rule.Counter != "" {
+			others = append(others, map[string]any{"id": rule.Counter, "by": "ip", "limit": "9/s"})
+		}
+		encoded, err := json.Marshal(map[string]any{"rules": append(others, tree)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := parse(t, string(encoded))
 		without(tree, func(key string) {
-			document, err := json.Marshal(map[string]any{"rules": []any{tree}})
+			document, err := json.Marshal(map[string]any{"rules": append(others, tree)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,6 +183,53 @@ func without(tree map[string]any, each func(key string)) {
 		delete(tree, key)
 		each(key)
 		tree[key] = value
+	}
+}
+
+// TestDiffCounter changes rules that charge the counters of another, in both directions.
+func TestDiffCounter(t *testing.T) {
+	t.Parallel()
+	const rules = "rules:\n  - {id: a, by: [ip], limit: 9/s}\n  - {id: b, by: [ip], limit: 9/s, priority: 1}\n" +
+		"  - {id: c, by: [ip], limit: 9/s, mode: shadow}\n"
+	for _, c := range []struct {
+		from, to, what string
+		effect         effect
+	}{
+		{"counter: a", "counter: a, cost: 2", "cost", tighter},
+		{"counter: a, costs: [{match: {path: /a}, cost: 3}]", "counter: a", "costs", looser},
+		{"counter: a", "counter: b", "counter", other},
+		{"counter: a", "counter: a, match: {path: /x}", "match path", looser},
+		{"counter: b", "counter: b, match: {path: /x}", "match path", other},
+		{"counter: c", "counter: c, match: {path: /x}", "match path", other},
+		{"counter: a", "counter: a, mode: 'off'", "mode", looser},
+		{"counter: a", "by: [ip], limit: 1/s", "counter", other},
+		{"counter: a", "", "", looser},
+		{"counter: b", "", "", other},
+		{"counter: c", "", "", other},
+	} {
+		document := func(rule string) *ruledoc.Document {
+			if rule == "" {
+				return parse(t, rules)
+			}
+			return parse(t, rules+"  - {id: r, "+rule+"}\n")
+		}
+		from, to := document(c.from), document(c.to)
+		for _, way := range []struct {
+			from, to *ruledoc.Document
+			effect   effect
+		}{{from, to, c.effect}, {to, from, c.effect.opposite()}} {
+			r := New(way.from, way.to, time.Now())
+			found := false
+			for _, got := range r.Entries[0].Changes {
+				found = found || got.What == c.what
+				if got.Effect != way.effect {
+					t.Errorf("%s | %s: got %+v, want %s", c.from, c.to, got, way.effect)
+				}
+			}
+			if len(r.Entries) != 1 || !found {
+				t.Errorf("%s | %s: %+v", c.from, c.to, r.Entries)
+			}
+		}
 	}
 }
 
