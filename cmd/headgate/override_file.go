@@ -94,6 +94,9 @@ func checkOverride(o *adminapi.Override, rules map[string]*headgate.Rule) error 
 	if rule == nil {
 		return fmt.Errorf("rule %q not found: list the rules with headgate rules export", o.Rule)
 	}
+	if rule.Counter != "" {
+		return ruledoc.CheckSubject(rule, o.Subject)
+	}
 	own := replacedLimit(o, rule)
 	if names := slices.Sorted(maps.Keys(rule.Limits)); own.Count == 0 && len(names) > 0 {
 		return fmt.Errorf("rule %q has no limit %q: set limit_name to one of %s", o.Rule, o.LimitName,

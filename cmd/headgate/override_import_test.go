@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/adminapi"
 )
 
@@ -128,5 +129,14 @@ func TestOverrideImportResumes(t *testing.T) {
 	}
 	if r = startJSON[importReport](t, 0, args...); r.Before != 0 {
 		t.Errorf("the progress of a completed import is used: %+v", r)
+	}
+}
+
+func TestOverrideOfSharedCounter(t *testing.T) {
+	t.Parallel()
+	rules := map[string]*headgate.Rule{"reports": {ID: "reports", Counter: "api"}}
+	err := checkOverride(&adminapi.Override{Rule: "reports", Subject: headgate.Attributes{"tenant": "acme"}, Limit: "5/minute"}, rules)
+	if err == nil || err.Error() != `rule "reports" charges the counters of rule "api": write api` {
+		t.Error(err)
 	}
 }

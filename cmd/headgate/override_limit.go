@@ -18,7 +18,7 @@ type limitReport struct {
 	// Text describes the limit, with its unit.
 	Text  string `json:"text"`
 	Count int64  `json:"count"`
-	// WindowSeconds is null for a calendar limit.
+	// WindowSeconds is null for a calendar limit, and the lease of a concurrency limit.
 	WindowSeconds *float64 `json:"window_seconds"`
 	Calendar      string   `json:"calendar,omitzero"`
 	// Burst is the capacity: the largest cost that can be granted at once.
@@ -28,8 +28,11 @@ type limitReport struct {
 	Origin string `json:"origin"`
 }
 
-// formatLimit describes a limit: 1,000 requests per minute, burst 200.
+// formatLimit describes a limit: 1,000 requests per minute, burst 200; 20 requests in flight.
 func formatLimit(l headgate.Limit, unit string) string {
+	if l.Algorithm == headgate.Concurrency {
+		return wording.Count(int(l.Count), unit) + " in flight, lease " + l.Window.String()
+	}
 	per := "calendar " + l.Calendar.String()
 	if l.Calendar == headgate.NoCalendar {
 		per = strings.TrimPrefix(headgate.Per(1, l.Window).String(), "1/")

@@ -57,7 +57,8 @@ Exit codes:
 			r.OK, r.Files, r.Mode, r.RulesVersion = true, len(d.Files), d.Mode.String(), d.Rules.Version()
 			r.Rules, r.Overrides, r.Exemptions = len(d.Source), len(d.Overrides), len(d.Exemptions)
 			for i := range d.Source {
-				r.Warnings = append(r.Warnings, warnings(&d.Source[i])...)
+				r.Warnings = append(r.Warnings, costWarnings(d, &d.Source[i])...)
+				r.Warnings = append(r.Warnings, concurrencyWarnings(&d.Source[i])...)
 			}
 			r.Warnings = append(r.Warnings, expired(d, time.Now())...)
 			return p.finish(&r, nil)
@@ -107,23 +108,55 @@ func expired(d *ruledoc.Document, now time.Time) []string {
 	return found
 }
 
-// warnings returns a warning for each limit whose capacity is below the largest cost of a request.
-func warnings(rule *headgate.Rule) []string {
+// concurrencyWarnings returns a warning for each key that has no effect on, or prevents, the concurrency limits of a rule.
+func concurrencyWarnings(rule *headgate.Rule) (found []string) {
+	limits := append(slices.Collect(maps.Values(rule.Limits)), rule.Limit)
+	for _, tier := range rule.Tiers {
+		limits = append(append(limits, tier.Limit), slices.Collect(maps.Values(tier.Limits))...)
+	}
+	limits = slices.DeleteFunc(limits, func(l headgate.Limit) bool { return l.Count == 0 })
+	isConcurrency := func(l headgate.Limit) bool { return l.Algorithm == headgate.Concurrency }
+	if !slices.ContainsFunc(limits, isConcurrency) {
+		return nil
+	}
+	others := slices.DeleteFunc(slices.Clone(limits), isConcurrency)
+	if rule.OnHoldExpiry != headgate.ReleaseHold && len(others) == 0 {
+		found = append(found, fmt.Sprintf("rule %q: on_hold_expiry has no effect: reservations do not apply concurrency limits; remove it", rule.ID))
+	}
+	for _, name := range []string{"domain", "entries"} {
+		if p := rule.Match.Attributes[name]; len(p.Values) > 0 || p.Prefix != "" || p.Presence == headgate.Present {
+			found = append(found, fmt.Sprintf("rule %q: matches only requests with %s, which Envoy sends, but Envoy does not report the end of requests: "+
+				"its concurrency limit is not applied to them", rule.ID, name))
+		}
+	}
+	return found
+}
+
+// costWarnings returns a warning for each limit that a rule charges whose capacity is below the largest cost of a request.
+func costWarnings(d *ruledoc.Document, rule *headgate.Rule) []string {
 	if rule.Cost.From == "" {
 		return nil
 	}
-	limits := maps.Collect(maps.All(rule.Limits))
-	if rule.Limit != (headgate.Limit{}) {
-		limits[""] = rule.Limit
+	charged, ok := d.Rules.Rule(rule.Counter)
+	if !ok {
+		charged = *rule
+	}
+	limits := maps.Collect(maps.All(charged.Limits))
+	if charged.Limit != (headgate.Limit{}) {
+		limits[""] = charged.Limit
 	}
 	var found []string
 	maxCost := cmp.Or(rule.Cost.Max, headgate.MaxCost)
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		limit := limits[name]
 		if capacity := limit.Capacity(); maxCost > capacity && limit.Algorithm != headgate.LeakyBucket {
+			larger := "burst"
+			if limit.Algorithm == headgate.Concurrency {
+				larger = "limit"
+			}
 			found = append(found, fmt.Sprintf("rule %q: a request may cost up to %s by %s, but limit %s has a capacity of %s: "+
-				"requests above it are always denied; set cost.max or a larger burst", rule.ID, wording.Number(maxCost), rule.Cost.From,
-				strings.TrimSpace(name+" "+limit.String()), wording.Number(capacity)))
+				"requests above it are always denied; set cost.max or a larger %s", rule.ID, wording.Number(maxCost), rule.Cost.From,
+				strings.TrimSpace(name+" "+limit.String()), wording.Number(capacity), larger))
 		}
 	}
 	return found

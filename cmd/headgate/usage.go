@@ -139,6 +139,10 @@ func (r *usageReport) text() string {
 				window := time.Duration(*l.WindowSeconds * float64(time.Second))
 				per = strings.TrimPrefix(headgate.Per(1, window).String(), "1/") // minute, 15m
 			}
+			reset := formatTime(l.ResetAt)
+			if l.Concurrent {
+				per, reset = "in flight", "–"
+			}
 			if l.Origin != "rule" {
 				notes = append(notes, "from "+l.Origin)
 			}
@@ -150,7 +154,7 @@ func (r *usageReport) text() string {
 				left = wording.Number(max(l.Remaining, 0))
 				notes = append(notes, "Redis unavailable: local fallback share of "+wording.Number(l.Limit))
 			}
-			rows = append(rows, []string{qualifiedLimit(u.Rule, l.Name), left, per, formatTime(l.ResetAt), strings.Join(notes, "; ")})
+			rows = append(rows, []string{qualifiedLimit(u.Rule, l.Name), left, per, reset, strings.Join(notes, "; ")})
 		}
 	}
 	return wording.Table("", rows...) + notesText(r.Notes)
