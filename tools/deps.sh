@@ -15,7 +15,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-tools # outside of the clone, so 
 PATH=$PATH:/usr/sbin:/usr/lib/postgresql/15/bin       # Debian installs servers here, outside of the usual PATH
 
 # The required commands, and the packages that provide them.
-commands=(redis-server redis-sentinel redis-cli faketime valkey-server postgres nginx haproxy prometheus pip3 gcc)
+commands=(redis-server redis-sentinel redis-cli faketime valkey-server postgres nginx haproxy prometheus chromium pip3 gcc)
 declare -A packages=(
 	[redis-server]=redis-server
 	[redis-sentinel]=redis-sentinel
@@ -26,6 +26,7 @@ declare -A packages=(
 	[nginx]=nginx-light
 	[haproxy]=haproxy
 	[prometheus]=prometheus # and promtool
+	[chromium]=chromium # sees what close codes a browser sees
 	[pip3]=python3-pip
 	[gcc]="gcc libc6-dev" # the race detector links through cgo
 )
@@ -174,7 +175,7 @@ link() {
 
 modules() {
 	local file
-	for file in go.mod bench/go.mod; do
+	for file in go.mod bench/go.mod examples/streams/go.mod; do
 		[[ ! -e $file ]] || (cd "$(dirname "$file")" && go mod download && go mod verify)
 	done
 }

@@ -58,6 +58,9 @@ var architecture = map[string]arrows{
 		},
 		tests: []string{"memstore"},
 	},
+	"llmcost": {
+		code: []string{"internal/yamldoc"},
+	},
 	"memstore": {
 		code:  []string{"internal/holdtable", "internal/wallclock"},
 		tests: []string{"internal/testenv", "storetest"},
@@ -85,6 +88,16 @@ var architecture = map[string]arrows{
 		code:  []string{"internal/holdtable"},
 		tests: []string{"internal/testenv", "memstore", "redisstore", "storetest", "go.uber.org/goleak"},
 	},
+	// For any WebSocket library: it imports none.
+	"streamlimit": {
+		code:  []string{"internal/limitfields", "internal/ratelog"},
+		tests: []string{"memstore"},
+	},
+	"examples/llm": {
+		code:  []string{"client", "identity", "llmcost", "redisstore", "ruledoc", "storewrap"},
+		tests: []string{"internal/testenv"},
+	},
+	"examples/llm/model": {notRoot: true},
 	"cmd/headgate": {
 		code: []string{
 			"cmd/headgate/internal/envoyconfig", "identity", "internal/redact", "internal/server",

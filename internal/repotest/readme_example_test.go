@@ -3,6 +3,7 @@ package repotest
 import (
 	"context"
 	"expvar"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -66,6 +67,16 @@ func Example() {
 			return nil
 		}
 		return nil
+	}
+	_ = func(ctx context.Context, limiter *headgate.Limiter, req headgate.Request, r *http.Request, conn net.Conn, serve func(net.Conn)) {
+		done := httplimit.Keep(r)
+		go func() {
+			defer done(headgate.Outcome{Status: http.StatusSwitchingProtocols})
+			serve(conn)
+		}()
+
+		decision, _ := limiter.Begin(ctx, req)
+		defer decision.Done(headgate.Outcome{})
 	}
 	_ = func(limiter *headgate.Limiter, who *identity.Resolver, decisions, denials *expvar.Map) func(http.Handler) http.Handler {
 		observed := limiter.WithObserver(func(ctx context.Context, o *headgate.Observation) {
