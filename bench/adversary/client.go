@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/bench/internal/judge"
 )
 
-// callers runs several clients concurrently, each with its own random source.
-func (n *Worker) callers(c *Command, client func(caller int, random *rand.Rand)) {
+// eachCaller runs several clients concurrently, each with its own random source.
+func eachCaller(c *Command, client func(caller int, random *rand.Rand)) {
 	var all sync.WaitGroup
 	for caller := range c.Bulk.Callers {
 		all.Go(func() { client(caller, rand.New(rand.NewPCG(c.Bulk.Seed, uint64(caller)))) })
@@ -21,7 +21,7 @@ func (n *Worker) callers(c *Command, client func(caller int, random *rand.Rand))
 // claims has several clients, each with its own subject, send random traffic and then request all of Remaining. The loops
 // hardly sleep, on purpose: only busy counters are leased.
 func (n *Worker) claims(c *Command) {
-	n.callers(c, func(caller int, random *rand.Rand) {
+	eachCaller(c, func(caller int, random *rand.Rand) {
 		for trial := caller; trial < c.Bulk.Trials; trial += c.Bulk.Callers {
 			group := c.Bulk.Groups[trial%len(c.Bulk.Groups)]
 			subject := fmt.Sprintf("%s%d/%d", c.Subject, group, trial)
@@ -67,7 +67,7 @@ const early, late = time.Millisecond, 400 * time.Microsecond
 // retries has clients, each with its own subject, send requests until they are denied, retry shortly before RetryAfter has
 // passed, and then right after it.
 func (n *Worker) retries(c *Command) {
-	n.callers(c, func(caller int, random *rand.Rand) {
+	eachCaller(c, func(caller int, random *rand.Rand) {
 		for trial := 0; time.Now().UnixMicro() < c.Bulk.Until; trial++ {
 			group := c.Bulk.Groups[random.IntN(len(c.Bulk.Groups))]
 			subject := fmt.Sprintf("%s%d/%d/%d", c.Subject, group, caller, trial)

@@ -8,12 +8,14 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/bench/internal/judge"
 	"github.com/headgate/headgate/redisstore"
+	"github.com/headgate/headgate/ruledoc"
 	"github.com/headgate/headgate/storewrap"
 )
 
@@ -53,7 +55,7 @@ func (n *Worker) Start(s Spec, ok *bool) (err error) {
 	if n.limiter, err = headgate.New(store); err != nil {
 		return err
 	}
-	if err := n.setRules(n.spec.Groups); err != nil {
+	if err := n.start(); err != nil {
 		return err
 	}
 	if n.out, err = os.Create(n.spec.Out); err != nil {
@@ -62,6 +64,19 @@ func (n *Worker) Start(s Spec, ok *bool) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return redis.Ready(ctx)
+}
+
+// start applies the rules of the specification.
+func (n *Worker) start() error {
+	if n.spec.Document == "" {
+		return n.setRules(n.spec.Groups)
+	}
+	n.groups = n.spec.Groups
+	d, err := ruledoc.Parse("rules.yaml", []byte(n.spec.Document))
+	if err != nil {
+		return err
+	}
+	return d.Apply(n.limiter)
 }
 
 // Do runs a command.
@@ -75,8 +90,10 @@ func (n *Worker) Do(c Command, r *Reply) error {
 		n.claims(&c)
 	case opRetry:
 		n.retries(&c)
+	case opSpend:
+		r.Spent = spend(&c, n.checkAndRecord)
 	default:
-		r.Record, r.Token = n.request(&c)
+		r.Record, r.Token, r.Peeks = n.request(&c)
 	}
 	return nil
 }
@@ -124,9 +141,17 @@ func toLimit(l judge.Limit) headgate.Limit {
 }
 
 // request sends one request as an application would.
-func (n *Worker) request(c *Command) (r judge.Record, token []byte) {
+func (n *Worker) request(c *Command) (r judge.Record, token []byte, peeks []judge.Record) {
 	ctx := context.Background()
-	request := headgate.Request{Attributes: headgate.Attributes{"user": c.Subject, "route": groupName(c.Group)}, Cost: c.Cost}
+	if c.Leave > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Leave)
+		defer cancel()
+	}
+	request := headgate.Request{Attributes: c.attributes(), Cost: c.Cost}
+	if c.Path != "" {
+		request.Cost = 0 // the cost table decides
+	}
 	r = judge.Record{Op: c.Op, Process: n.spec.Process, Caller: c.Caller, Subject: c.Subject, Cost: c.Cost, Note: c.Note}
 	var d headgate.Decision
 	var err error
@@ -152,7 +177,25 @@ func (n *Worker) request(c *Command) (r judge.Record, token []byte) {
 		r.Error = err.Error()
 	}
 	n.describe(&r, &d, c.Group)
-	return r, token
+	for i := range d.Limits {
+		if c.Op == judge.OpPeek && d.Path == headgate.PathStore {
+			of := r
+			of.Limits, of.Limit, of.Remaining = nil, n.limitOf(c.Group, d.Limits[i].Name), d.Limits[i].Remaining
+			peeks = append(peeks, of)
+		}
+	}
+	return r, token, peeks
+}
+
+// limitOf returns the index of a limit of a group by its name in the rule.
+func (n *Worker) limitOf(group int, name string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	limits := n.groups[group]
+	if at, err := strconv.Atoi(strings.TrimPrefix(name, "l")); err == nil && at < len(limits) {
+		return limits[at]
+	}
+	return limits[0]
 }
 
 // describe copies a decision into a record.
@@ -178,17 +221,15 @@ func (n *Worker) describe(r *judge.Record, d *headgate.Decision, group int) {
 		if i == 0 || l.Remaining < r.Remaining {
 			r.Remaining = l.Remaining
 		}
-		if l == denied && l.Name != "" {
-			if at, err := strconv.Atoi(l.Name[1:]); err == nil && at < len(limits) {
-				r.Limit = limits[at]
-			}
+		if l == denied {
+			r.Limit = n.limitOf(group, l.Name)
 		}
 	}
 }
 
 // checkAndRecord sends one request and records it immediately, since this process may be killed at any time.
 func (n *Worker) checkAndRecord(c *Command) judge.Record {
-	r, _ := n.request(c)
+	r, _, _ := n.request(c)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_ = json.NewEncoder(n.out).Encode(r)
@@ -197,7 +238,7 @@ func (n *Worker) checkAndRecord(c *Command) judge.Record {
 
 // load runs callers that send checks independently of each other.
 func (n *Worker) load(c *Command) {
-	n.callers(c, func(caller int, _ *rand.Rand) {
+	eachCaller(c, func(caller int, _ *rand.Rand) {
 		b := &c.Bulk
 		one := *c
 		one.Op, one.Caller, one.Cost = judge.OpCheck, c.Caller+caller, max(1, c.Cost)

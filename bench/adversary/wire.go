@@ -19,6 +19,8 @@ type Spec struct {
 	Out    string
 	Limits []judge.Limit
 	Groups groups
+	// Document contains the rules, one per group; if it is empty, the rules consist of the limits.
+	Document string
 }
 
 // groups are the limits that apply together to a request, by index. Each group is a rule.
@@ -30,6 +32,7 @@ const (
 	opLoad  = "load"
 	opClaim = "claims"
 	opRetry = "retries"
+	opSpend = "spend"
 )
 
 // Command is an instruction to a worker. A worker runs several concurrently.
@@ -44,6 +47,19 @@ type Command struct {
 	Token   []byte
 	Groups  groups
 	Bulk    Bulk
+	// Suffix of the group's name selects the rule, Method and Path the cost in its table. Cost is then what the table should say.
+	Suffix, Method, Path string
+	// Leave is when the caller leaves, however far the request is; 0 means never.
+	Leave time.Duration
+}
+
+// attributes returns the attributes of a request.
+func (c *Command) attributes() map[string]string {
+	all := map[string]string{"user": c.Subject, "route": groupName(c.Group) + c.Suffix}
+	if c.Path != "" {
+		all["method"], all["path"] = c.Method, c.Path
+	}
+	return all
 }
 
 // Bulk describes many requests, which the worker records in its file.
@@ -59,10 +75,47 @@ type Bulk struct {
 	// Groups to choose from, and the number of subjects.
 	Groups []int
 	Trials int
+	// Table contains the requests to choose from. The caller leaves one request in Leaves; 0 means none.
+	Table  []Entry
+	Leaves int
+}
+
+// Entry is a request with its cost, and how often it occurs among the others.
+type Entry struct {
+	Suffix, Method, Path string
+	Cost                 int64
+	Weight               int
 }
 
 // Reply is a worker's reply to a command.
 type Reply struct {
 	Record judge.Record
 	Token  []byte
+	Spent  Spent
+	// Peeks has a record for each limit of a peek that the store decided.
+	Peeks []judge.Record
+}
+
+// Spent is the sum of the costs of requests.
+type Spent struct {
+	Admitted int64
+	// Left is the cost of requests whose caller left before the response: they may have been admitted.
+	Left int64
+	// Local is whether a node decided without the store.
+	Local bool
+}
+
+func (s *Spent) add(o Spent) {
+	s.Admitted, s.Left, s.Local = s.Admitted+o.Admitted, s.Left+o.Left, s.Local || o.Local
+}
+
+// addRecord adds a request.
+func (s *Spent) addRecord(r *judge.Record) {
+	switch {
+	case r.Note == judge.NoteLeft:
+		s.Left += r.Cost
+	case r.Allowed:
+		s.Admitted += r.Cost
+	}
+	s.Local = s.Local || r.Path == "local" || r.Path == "failed"
 }

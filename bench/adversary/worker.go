@@ -24,16 +24,19 @@ type worker struct {
 	client *rpc.Client
 }
 
-// startWorkers starts processes and returns when all are connected to the store.
+// startWorkers starts processes and returns when all are connected to the store. Each group is a rule.
 func (w *world) startWorkers(n int, redis string, deadline time.Duration, g groups) []*worker {
+	return w.spawn(n, Spec{Redis: redis, Deadline: deadline, Groups: g})
+}
+
+// spawn starts processes and returns when all are connected to the store.
+func (w *world) spawn(n int, spec Spec) []*worker {
 	self, err := os.Executable()
 	testenv.NoError(w, err)
 	var started []*worker
 	for range n {
-		k := &worker{world: w, spec: Spec{
-			Process: len(w.workers), Redis: redis, Deadline: deadline, Out: filepath.Join(w.TempDir(), "records"),
-			Limits: w.header.Limits, Groups: g,
-		}}
+		spec.Process, spec.Out, spec.Limits = len(w.workers), filepath.Join(w.TempDir(), "records"), w.header.Limits
+		k := &worker{world: w, spec: spec}
 		command := exec.Command(self, workerFlag) //nolint:noctx // it ends with the scope
 		var streams stdio
 		streams.WriteCloser, err = command.StdinPipe()

@@ -35,6 +35,7 @@ func scenarios() []scenario {
 		{name: "kills", run: kills},
 		{name: "change", run: change},
 		{name: "reservations", run: reservations},
+		{name: "budgets", run: budgets, served: true},
 	}
 }
 

@@ -62,9 +62,21 @@ func budgetRule(ignoreCase bool) headgate.Rule {
 	return budget
 }
 
+// sharedBudget returns a rule with one counter for all routes, and a rule for each route that charges it.
+func sharedBudget(ignoreCase bool) []headgate.Rule {
+	rules := []headgate.Rule{{ID: "shared", By: []string{"ip"}, Limit: headgate.PerHour(headgate.MaxCost)}}
+	for i, r := range routes {
+		rules = append(rules, headgate.Rule{
+			ID: "shared-" + r.rule, Match: headgate.Match{Path: r.path, Method: r.method, IgnoreCase: ignoreCase}, Counter: "shared",
+			Cost: headgate.Cost{Default: costs[i]},
+		})
+	}
+	return rules
+}
+
 // routeRules returns the rules for all routes. They never deny.
 func routeRules(ignoreCase bool) []headgate.Rule {
-	rules := []headgate.Rule{budgetRule(ignoreCase)}
+	rules := append(sharedBudget(ignoreCase), budgetRule(ignoreCase))
 	for _, r := range routes {
 		rules = append(rules, headgate.Rule{
 			ID: r.rule, Match: headgate.Match{Path: r.path, Method: r.method, IgnoreCase: ignoreCase}, By: []string{"ip"},
@@ -208,19 +220,22 @@ func methodOverride(next http.Handler) http.Handler {
 	})
 }
 
+// budgets are the rules whose cost must be that of the handler, or higher.
+var budgets = []string{"budget", "shared"}
+
 // chargedRules is a limiter that adds the rules of each decision to the response.
 type chargedRules struct{ *headgate.Limiter }
 
 type responseKey struct{}
 
-func (c chargedRules) Check(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
-	d, err := c.Limiter.Check(ctx, req)
+func (c chargedRules) Begin(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
+	d, err := c.Limiter.Begin(ctx, req)
 	if w, ok := ctx.Value(responseKey{}).(http.ResponseWriter); ok {
 		var rules []string
 		for _, l := range d.Limits {
 			rules = append(rules, l.Rule)
-			if l.Rule == "budget" {
-				w.Header().Set("X-Cost", strconv.FormatInt(l.Cost, 10))
+			if slices.Contains(budgets, l.Rule) {
+				w.Header().Set("X-Cost-"+l.Rule, strconv.FormatInt(l.Cost, 10))
 			}
 		}
 		w.Header().Set("X-Rules", strings.Join(rules, " "))
@@ -267,9 +282,11 @@ func (stats *spellingStats) send(t *testing.T, seed uint64, s spelling, conn *ra
 	if ran != "rest" {
 		stats.specific++
 	}
-	if cost, err := strconv.ParseInt(header.Get("X-Cost"), 10, 64); err == nil && cost < costOf(ran) {
-		if stats.cheaper++; stats.cheaper <= 10 {
-			t.Errorf("seed %d: %s: handler %s ran, path %q, at a cost of %d, want %d", seed, s, ran, header.Get("X-Path"), cost, costOf(ran))
+	for _, rule := range budgets {
+		if cost, err := strconv.ParseInt(header.Get("X-Cost-"+rule), 10, 64); err == nil && cost < costOf(ran) {
+			if stats.cheaper++; stats.cheaper <= 10 {
+				t.Errorf("seed %d: %s: handler %s ran, path %q, at a cost of %d by rule %s, want %d", seed, s, ran, header.Get("X-Path"), cost, rule, costOf(ran))
+			}
 		}
 	}
 	wanted := []string{ran}

@@ -44,6 +44,10 @@ func (s *scriptedEngine) Check(context.Context, headgate.Request) (headgate.Deci
 	return *s.decision.Load(), nil
 }
 
+func (s *scriptedEngine) Begin(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
+	return s.Check(ctx, req)
+}
+
 func (s *scriptedEngine) CheckAll(context.Context, []headgate.BatchRequest) ([]headgate.Decision, error) {
 	return []headgate.Decision{*s.decision.Load()}, nil
 }

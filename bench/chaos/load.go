@@ -51,6 +51,7 @@ type sample struct {
 	At      time.Duration // when it was due, since the load began
 	Late    time.Duration // how much later this program sent it
 	Latency time.Duration // from when it was due
+	Sent    bool          // false if too many requests were waiting for the node
 	Node    int
 	User    int
 	Status  int // of HTTP; 0 if there was no response
@@ -121,7 +122,7 @@ func (l *load) run(ctx context.Context) {
 }
 
 func (l *load) check(s sample) {
-	s.Late = time.Since(l.start) - s.At
+	s.Sent, s.Late = true, time.Since(l.start)-s.At
 	a, err := l.nodes[s.Node].check(context.Background(), s.User)
 	s.Latency = time.Since(l.start) - s.At
 	s.Status = a.Status

@@ -38,17 +38,21 @@ func main() {
 				chosen = append(chosen, f)
 			}
 		}
-		return runFaults(scope, w.program, chosen, *docs)
+		attempts := tries
+		if *short {
+			attempts = shortTries
+		}
+		return runFaults(scope, w.program, chosen, attempts, *docs)
 	})
 }
 
 // runFaults runs the faults sequentially, since they share a machine, and returns the number of rows that missed a target.
-func runFaults(scope *suite.Scope, program string, chosen []*fault, docs string) (missed int) {
+func runFaults(scope *suite.Scope, program string, chosen []*fault, attempts int, docs string) (missed int) {
 	table := &strings.Builder{}
 	out := io.MultiWriter(os.Stdout, table)
 	_, _ = io.WriteString(out, header)
 	for _, f := range chosen {
-		result, rows := f.runUndisturbed(scope, program)
+		result, rows := f.runUndisturbed(scope, program, attempts)
 		for _, r := range rows {
 			_, _ = io.WriteString(out, r.String())
 			missed += boolToInt(len(r.failed) > 0)

@@ -33,12 +33,12 @@ func judgeReset(t *trial) {
 			continue
 		}
 		limit, span := t.limit(name), t.subjects[name]
-		before, after, _, requested := around(span, e)
+		before, after, all, requested := around(span, e)
 		if maximum := limit.maximum(span[len(span)-1].Received - e.Sent); after > maximum {
 			t.find("%s: %s: %d admitted after a reset, at most %d", name, limit, after, maximum)
 		}
-		if float64(after) < t.check.Least*float64(limit.Count) && requested >= limit.Count {
-			t.find("%s: %s: %d admitted after a reset, at least the fraction %g", name, limit, after, t.check.Least)
+		if float64(all-before) < t.check.Least*float64(limit.Count) && requested >= limit.Count {
+			t.find("%s: %s: %d admitted during and after a reset, at least the fraction %g", name, limit, all-before, t.check.Least)
 		}
 		t.figure("%s: %d before a reset, %d after it, of %d", name, before, after, limit.Count)
 	}

@@ -137,12 +137,17 @@ func (o *outage) least(got, model int64, when string) {
 
 // replay returns the units that a counter without any caching would have admitted of the requests sent since a time.
 func replay(limit Limit, records []*Record, since int64) (admitted int64) {
+	return replayAt(limit, records, since, func(r *Record) int64 { return r.Sent })
+}
+
+// replayAt decides each request at a time of the caller's choice, in the order of which records must be.
+func replayAt(limit Limit, records []*Record, since int64, at func(*Record) int64) (admitted int64) {
 	c := limit.newCounter()
 	for _, r := range records {
-		if r.Op != OpCheck || c.wait(r.Sent, r.Cost) != 0 {
+		if r.Op != OpCheck || c.wait(at(r), r.Cost) != 0 {
 			continue
 		}
-		if c.add(r.Sent, r.Cost); r.Sent >= since {
+		if c.add(at(r), r.Cost); r.Sent >= since {
 			admitted += r.Cost
 		}
 	}

@@ -135,5 +135,5 @@ func TestReset(t *testing.T) {
 	expectFinding(t, verdict(c, records, limit), "was not reset")
 	expectFinding(t, verdict(c, append(records, reset, check("s", begin+300_000, 1, true, 0)), limit), "101 admitted after a reset")
 	records[60].Allowed, records[61].Allowed = false, false
-	expectFinding(t, verdict(c, append(records, reset), limit), "98 admitted after a reset, at least")
+	expectFinding(t, verdict(c, append(records, reset), limit), "98 admitted during and after a reset, at least")
 }

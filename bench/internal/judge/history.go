@@ -49,6 +49,7 @@ const (
 	NoteChanged = "changed" // all nodes apply the limit with the index in Limit
 	NoteReset   = "reset"   // the counter was reset
 	NoteClaim   = "claim"   // the request's cost is the Remaining of the previous response
+	NoteLeft    = "left"    // the caller left before the response
 )
 
 // Record is one request and its response, or an event. Times are microseconds since 1970 on the clock of the machine that all

@@ -35,6 +35,9 @@ const (
 	KindReset = "reset"
 	// KindCommits: the final count is the sum of the commits.
 	KindCommits = "commits"
+	// KindBudget: each subject was admitted exactly its smallest limit, and all its limits counted exactly that. Requests whose
+	// caller left may have been admitted. Subjects that a node decided about without the store are not judged.
+	KindBudget = "budget"
 )
 
 // Check is one property to judge, for the subjects whose name starts with Subjects.
@@ -47,6 +50,9 @@ type Check struct {
 	// Local is the fraction of a limit that nodes with an open circuit may admit in addition in a window, by their local fallback
 	// share. It applies to ceilings.
 	Local float64 `json:"local,omitempty"`
+	// Runs is the minimum number of subjects to judge, Leased that of admissions by lease. They apply to budgets.
+	Runs   int `json:"runs,omitempty"`
+	Leased int `json:"leased,omitempty"`
 }
 
 // Verdict is the result of judging a history.
@@ -92,6 +98,7 @@ var kinds = map[string]func(*trial){
 	KindTotal: judgeTotal, KindCeiling: judgeCeiling, KindUse: judgeUse, KindClaims: judgeClaims, KindWaits: judgeWaits,
 	KindHeaders: judgeHeaders, KindBalance: judgeBalance, KindLosses: judgeLosses, KindOutage: judgeOutage,
 	KindChange: judgeChange, KindReset: judgeReset, KindCommits: judgeCommits,
+	KindBudget: judgeBudget,
 }
 
 // Judge runs all checks of the header. A history that proves nothing, because it has no requests or no responses, is a finding

@@ -5,6 +5,7 @@ import "fmt"
 // Algorithms of a limit, named as in rules.
 const (
 	TokenBucket   = "token_bucket"
+	LeakyBucket   = "leaky_bucket"
 	FixedWindow   = "fixed_window"
 	SlidingWindow = "sliding_window"
 	SlidingLog    = "sliding_log"
@@ -19,6 +20,10 @@ type Limit struct {
 	Burst int64 `json:"burst,omitempty"`
 	// Clock aligns fixed windows to multiples of Window since 1970 instead of to their first charge.
 	Clock bool `json:"clock,omitempty"`
+	// MaxDelay is the longest wait in a leaky bucket's queue.
+	MaxDelay int64 `json:"max_delay_us,omitempty"`
+	// AnchorDay makes a fixed window a calendar month that begins on this day.
+	AnchorDay int `json:"anchor_day,omitempty"`
 }
 
 // String returns a readable form of the limit.
@@ -29,6 +34,12 @@ func (l Limit) String() string {
 	}
 	if l.Clock {
 		text += " clock-aligned"
+	}
+	if l.MaxDelay > 0 {
+		text += fmt.Sprintf(" delayed by at most %gs", float64(l.MaxDelay)/1e6)
+	}
+	if l.AnchorDay > 0 {
+		text += fmt.Sprintf(" from day %d", l.AnchorDay)
 	}
 	return text
 }

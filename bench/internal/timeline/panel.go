@@ -19,9 +19,14 @@ type panel struct {
 }
 
 func (r *Run) newPanel(name string) *panel {
+	return newPanel(name, float64(r.slices())*slice.Seconds())
+}
+
+// newPanel returns an empty panel whose time axis ends after some seconds.
+func newPanel(name string, end float64) *panel {
 	p := &panel{Plot: plot.New(), name: name}
 	p.BackgroundColor = nil
-	p.X.Min, p.X.Max = 0, float64(r.slices())*slice.Seconds()
+	p.X.Min, p.X.Max = 0, end
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
 		axis.Padding, axis.Color = 0, ink
 		axis.Tick.Length, axis.Tick.Color = 4, ink
@@ -72,17 +77,29 @@ func (r *Run) pathsPanel() *panel {
 	p := r.newPanel("decisions by path")
 	p.Y.Min, p.Y.Max = 0, 1
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 0.5, Label: "50 %"}, {Value: 1, Label: "100 %"}}
-	p.X.Label.Text = "seconds since the start"
-	var ticks plot.ConstantTicks
-	for s := 0.0; s <= p.X.Max; s += math.Ceil(p.X.Max / 15) {
-		ticks = append(ticks, plot.Tick{Value: s, Label: fmt.Sprint(s)})
-	}
-	p.X.Tick.Marker = ticks
+	p.labelTime()
 	lines := r.stack(r.paths())
 	for k, line := range lines[1:] {
 		p.Add(&plotter.Polygon{XYs: []plotter.XYs{between(lines[k], line, 1)}, Color: colours[k]})
 	}
 	return p
+}
+
+// labelTime labels the time axis. Only the lowest panel has labels.
+func (p *panel) labelTime() {
+	p.X.Label.Text = "seconds since the start"
+	step := math.Ceil(p.X.Max / 15)
+	for _, round := range []float64{1, 2, 5, 10, 15, 30, 60} {
+		if round >= step {
+			step = round
+			break
+		}
+	}
+	var ticks plot.ConstantTicks
+	for s := 0.0; s <= p.X.Max; s += step {
+		ticks = append(ticks, plot.Tick{Value: s, Label: fmt.Sprint(s)})
+	}
+	p.X.Tick.Marker = ticks
 }
 
 // between returns the area between two outlines.

@@ -46,12 +46,16 @@ func letters(size vg.Length, c color.Color) text.Style {
 	return text.Style{Font: sans(size), Color: c, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}
 }
 
-// draw draws the run on an empty canvas.
-func (r *Run) draw(c draw.Canvas) {
+// background fills an empty canvas, to be readable on any page, and draws the title.
+func background(c draw.Canvas, title string) {
 	c.SetColor(color.White)
 	c.Fill(c.Path())
-	c.FillText(letters(large, ink), vg.Point{X: gap, Y: c.Max.Y - 16}, r.Title)
+	c.FillText(letters(large, ink), vg.Point{X: gap, Y: c.Max.Y - 16}, title)
+}
 
+// draw draws the run on an empty canvas.
+func (r *Run) draw(c draw.Canvas) {
+	background(c, r.Title)
 	panels := []*panel{r.admittedPanel(), r.latencyPanel(), r.pathsPanel()}
 	rows := make([][]*plot.Plot, len(panels))
 	for i, p := range panels {
@@ -70,7 +74,7 @@ func (r *Run) draw(c draw.Canvas) {
 	r.legend(areas[2][0])
 	all := areas[2][0]
 	all.Max.Y = areas[0][0].Max.Y
-	r.marks(all, panels[0].X.Max)
+	drawMarks(all, r.Marks, panels[0].X.Max)
 }
 
 // notes draws the names of the panel and of its bound.
@@ -101,11 +105,11 @@ func (r *Run) legend(area draw.Canvas) {
 	}
 }
 
-// marks draws a line over all panels for each mark, with its label at the top. It draws from the last mark to the first and
+// drawMarks draws a line over all panels for each mark, with its label at the top. It draws from the last mark to the first and
 // moves a label up where a later mark overlaps, so that no line crosses a label.
-func (r *Run) marks(area draw.Canvas, end float64) {
+func drawMarks(area draw.Canvas, marks []Mark, end float64) {
 	style := letters(small, ink)
-	marks := slices.SortedStableFunc(slices.Values(r.Marks), func(a, b Mark) int { return cmp.Compare(b.At, a.At) })
+	marks = slices.SortedStableFunc(slices.Values(marks), func(a, b Mark) int { return cmp.Compare(b.At, a.At) })
 	var taken []vg.Length // the x from which each row is taken
 	for _, m := range marks {
 		x, y := area.X(m.At.Seconds()/end), area.Max.Y+row/2

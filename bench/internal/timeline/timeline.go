@@ -1,5 +1,5 @@
-// Package timeline draws a store failure as callers saw it: units admitted, latency and the path of decisions, over one time
-// axis. It knows nothing of how the run was made.
+// Package timeline draws what happened during a failure, over one time axis: units admitted, latency and the path of decisions, as
+// callers saw them, or totals that grow towards a bound. It knows nothing of how the run was made.
 package timeline
 
 import (
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 )
@@ -71,8 +72,13 @@ func (r *Run) Draw(w io.Writer) error {
 	if paths := r.paths(); len(paths) > len(colours) {
 		return fmt.Errorf("timeline: too few colours for these paths: %q", paths)
 	}
+	return writeSVG(w, height, r.draw)
+}
+
+// writeSVG writes what paint draws on an empty canvas of a height.
+func writeSVG(w io.Writer, height vg.Length, paint func(draw.Canvas)) error {
 	canvas := vgsvg.New(width, height)
-	r.draw(draw.New(canvas))
+	paint(draw.New(canvas))
 	var svg strings.Builder
 	if _, err := canvas.WriteTo(&svg); err != nil {
 		return fmt.Errorf("timeline: %w", err)
