@@ -20,6 +20,11 @@ func middleware(s *paired.Suite) {
 	testenv.NoError(s, err)
 	bare := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	limited := httplimit.New(limiter, httplimit.Options{})(bare)
+	slots, err := headgate.New(memstore.New(memstore.Options{}), headgate.Rule{
+		ID: "in-flight", By: []string{"ip"}, Limit: headgate.Concurrent(1000),
+	})
+	testenv.NoError(s, err)
+	concurrent := httplimit.New(slots, httplimit.Options{})(bare)
 	// A server's context can be cancelled; the request is charged nevertheless.
 	live, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -27,6 +32,7 @@ func middleware(s *paired.Suite) {
 		{Name: "f0  handler", Callers: 1, Do: serves(context.Background(), bare)},
 		{Name: "f1  handler behind httplimit", Callers: 1, Do: serves(context.Background(), limited)},
 		{Name: "f2  the same, cancellable context", Callers: 1, Do: serves(live, limited)},
+		{Name: "f3  handler behind httplimit, concurrency limit", Callers: 1, Do: serves(live, concurrent)},
 	})
 	allocs := func(h http.Handler) float64 {
 		do := serves(context.Background(), h)
@@ -34,6 +40,7 @@ func middleware(s *paired.Suite) {
 	}
 	s.ExpectMax("f1 − f0, CPU µs that httplimit adds", got.Difference("f1", "f0", paired.ClientCPU), 4)
 	s.ExpectMin("f1 ÷ f2, throughput that remains with cancellable contexts", got.Ratio("f1", "f2", paired.ClientCPU), 0.98)
+	s.ExpectMax("f3 − f0, CPU µs that httplimit adds with a concurrency limit", got.Difference("f3", "f0", paired.ClientCPU), 6)
 	s.ExpectMaxValue("f1 − f0, allocations that httplimit adds", allocs(limited)-allocs(bare), 8)
 }
 

@@ -28,6 +28,7 @@ func main() {
 	paired.Main(15, 300*time.Millisecond, func(s *paired.Suite) {
 		memory(s)
 		redis(s)
+		reservations(s)
 		footprint(s)
 	})
 }

@@ -235,6 +235,9 @@ func (s *stage) measureYardstick(times int) {
 	var micros []float64
 	for range times {
 		m, err := s.measure(charges, results)
+		if errors.Is(err, errNotLogged) {
+			m, err = fine, nil // it was faster than the threshold
+		}
 		testenv.NoError(s, err)
 		micros = append(micros, m)
 	}
