@@ -74,6 +74,9 @@ func (w *world) render(example string, edits ...string) (dir string) {
 	dir = w.t.TempDir()
 	edited := false
 	for _, entry := range entries {
+		if entry.IsDir() {
+			continue
+		}
 		text, err := os.ReadFile(filepath.Join(from, entry.Name()))
 		if err != nil {
 			w.t.Fatal(err)
@@ -104,11 +107,11 @@ func (w *world) late() bool {
 	return storeErrors.Match(metrics)
 }
 
-// remaining returns the remaining count of a rule that counts all clients together.
-func (w *world) remaining(rule string) int {
+// remaining returns the remaining count of a rule that counts all clients together, or that of a tenant.
+func (w *world) remaining(rule string, tenant ...string) int {
 	w.t.Helper()
 	response, err := http.Post("http://"+w.addresses["127.0.0.1:8080"]+"/v1/peek", "application/json",
-		strings.NewReader(`{"rule": "`+rule+`"}`))
+		strings.NewReader(`{"rule": "`+rule+`", "attributes": {"tenant": "`+strings.Join(tenant, "")+`"}}`))
 	if err != nil {
 		w.t.Fatal(err)
 	}
