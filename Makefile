@@ -27,11 +27,14 @@ RATELIMIT     = $(CURDIR)/.bin/ratelimit-$(RATELIMIT_VERSION)
 SQLC          = $(CURDIR)/.bin/sqlc-$(SQLC_VERSION)
 SQLC_CONFIG   = internal/server/pgrules/sqlc.yaml
 
+# Modules of their own, so that what they depend on is not what the main module depends on.
+MODULES = bench examples/streams
+
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
 GOTESTARGS = --format pkgname --format-hide-empty-pkg -- -timeout 20m -p 2 -run '$(RUN)'
 GOTEST     = $(GOTESTSUM) $(GOTESTARGS) -shuffle=on
 
-.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary attack e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
+.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -43,9 +46,9 @@ deps: servers $(GOFUMPT) $(GOLANGCI_LINT) $(GOTESTSUM) $(SQLC) $(CADDY) $(ENVOY)
 servers:
 	@tools/deps.sh servers
 
-build: ## Compile every package, bench included
+build: ## Compile every package, bench and examples included
 	go build -o /dev/null ./...
-	@if [ -f bench/go.mod ]; then set -x; cd bench && go build -o /dev/null ./...; fi
+	@set -ex; for dir in $(MODULES); do (cd $$dir && go build -o /dev/null ./...); done
 
 # In a fixed order, so that the go command may answer for packages that have not changed.
 test: $(GOTESTSUM) ## Run the quick tests: no more than one Redis each; PKG=./memstore and RUN=TestName narrow them
@@ -54,8 +57,8 @@ test: $(GOTESTSUM) ## Run the quick tests: no more than one Redis each; PKG=./me
 test-long: $(GOTESTSUM) ## Run all tests, the long ones too; PKG and RUN as above
 	@$(GOTEST) $(PKG)
 
-race: $(GOTESTSUM) ## Run all tests, as test-long does, under the race detector, those of bench first; PKG and RUN as above
-	@if [ '$(PKG)' = ./... ]; then cd bench && $(GOTEST) -race ./...; fi
+race: $(GOTESTSUM) ## Run all tests, as test-long does, under the race detector, those of bench and examples first; PKG and RUN as above
+	@set -e; if [ '$(PKG)' = ./... ]; then for dir in $(MODULES); do (cd $$dir && $(GOTEST) -race ./...); done; fi
 	@$(GOTEST) -race $(PKG)
 
 # Go before 1.27 may report the end of -fuzztime itself as a failure: a bare "context deadline exceeded" and no input
@@ -98,6 +101,9 @@ chaos: ## Break Redis under real servers and judge what callers see; SHORT=1 for
 adversary: ## Attack the default mode with several processes, and judge histories by a model of its own; SHORT=1 for fewer runs, ARGS='...' for its flags
 	@cd bench && go run ./adversary $(if $(SHORT),-short) $(ARGS)
 
+demo-budget: ## Spend a budget on streams of a language model, behind Headgate and behind Envoy, while parts are killed; SHORT=1 for less, ARGS='...' for its flags
+	@cd bench && go run ./budget $(if $(SHORT),-short) $(ARGS)
+
 attack: $(GOTESTSUM) ## Try every way round a limit that worked once, and its neighbours: all tests that docs/security.md names; "make check" tries fewer
 	@cd bench && HEADGATE_ATTACK=long $(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 20m -run '$(RUN)' ./attack
 	@if [ -z '$(RUN)' ]; then \
@@ -120,8 +126,7 @@ e2e-metrics: ## Have a real Prometheus watch real servers in trouble: dashboard,
 lint: $(GOFUMPT) $(GOLANGCI_LINT) $(SQLC) ## Check formatting, lint, go.mod's tidiness, and that "make sql" would change nothing
 	@files=$$($(GOFUMPT) -l .) || exit; \
 	if [ -n "$$files" ]; then printf 'not formatted (make fmt):\n%s\n' "$$files"; exit 1; fi
-	@set -e; for dir in . bench; do \
-		[ -f $$dir/go.mod ] || continue; \
+	@set -e; for dir in . $(MODULES); do \
 		(cd $$dir && $(GOLANGCI_LINT) run ./... && go mod tidy -diff); \
 	done
 	@$(SQLC) diff -f $(SQLC_CONFIG) || { echo 'generated code differs: make sql'; exit 1; }
@@ -153,6 +158,7 @@ check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines
 	step quickstart; \
 	step chaos SHORT=1; \
 	step adversary SHORT=1; \
+	step demo-budget SHORT=1; \
 	step soak SHORT=1; \
 	step e2e-control SHORT=1; \
 	step e2e-metrics SHORT=1; \

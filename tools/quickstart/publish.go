@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -59,9 +60,15 @@ func pack(ctx context.Context, w *zip.Writer, version string) error {
 	if err != nil {
 		return fmt.Errorf("git ls-files: %w", err)
 	}
-	for name := range strings.Lines(string(list)) {
-		name = strings.TrimSpace(name)
-		if strings.HasPrefix(name, "bench/") {
+	names := strings.Fields(string(list))
+	var nested []string // directories of other modules
+	for _, name := range names {
+		if dir, ok := strings.CutSuffix(name, "/go.mod"); ok {
+			nested = append(nested, dir+"/")
+		}
+	}
+	for _, name := range names {
+		if slices.ContainsFunc(nested, func(dir string) bool { return strings.HasPrefix(name, dir) }) {
 			continue
 		}
 		data, err := os.ReadFile(name)
