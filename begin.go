@@ -63,7 +63,7 @@ const (
 func (ev *evaluation) acquireSlots(k *slotKeeper) {
 	for i := range ev.charges {
 		if c := &ev.charges[i]; c.Limit.Algorithm == Concurrency && c.Cost > 0 {
-			ev.tickets = append(ev.tickets, k.acquire(c, i))
+			ev.tickets = append(ev.tickets, k.acquire(c, i, ev.set.rules[ev.info[i].rule].ID))
 		}
 	}
 }

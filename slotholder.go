@@ -65,9 +65,27 @@ const (
 // doubt records that the store's count may differ from stored.
 func (h *slotHolder) doubt(now time.Time) {
 	if !h.unsure() {
+		h.counter.stats.repairs.Add(1)
+	}
+	h.check(now)
+}
+
+// check has the units set, to be sure.
+func (h *slotHolder) check(now time.Time) {
+	if !h.unsure() {
 		h.doubtedAt = now
 	}
 	h.doubts++
+}
+
+// renew records that an operation renewed the lease when it was sent, or later.
+func (h *slotHolder) renew(sent time.Time) {
+	if sent.Sub(h.renewed) > h.counter.lease() {
+		h.counter.stats.expired.Add(h.stored)
+	}
+	if sent.After(h.renewed) {
+		h.renewed = sent
+	}
 }
 
 // giveUp records that an operation was not answered.
@@ -79,6 +97,14 @@ func (h *slotHolder) giveUp(now time.Time) {
 func (h *slotHolder) unsure() bool { return h.doubts > h.resolved }
 
 func (h *slotHolder) closed() bool { return h.counter.current != h }
+
+// close has new requests use another holder. The keeper then makes the store agree with what this one has.
+func (h *slotHolder) close() {
+	if c := h.counter; !h.closed() {
+		c.current, c.closed = nil, append(c.closed, h)
+	}
+	h.kept = 0
+}
 
 // want returns how many units the store should have recorded.
 func (h *slotHolder) want() int64 { return h.inUse + h.kept + h.spending }
@@ -176,11 +202,10 @@ func (h *slotHolder) next(k *slotKeeper, now time.Time) *slotOperation {
 	alone := h.outstanding == 0
 	if !h.recheckAt.IsZero() && !now.Before(h.recheckAt) || late && !alone && now.Sub(h.setAt) > h.counter.lease() {
 		h.recheckAt, h.setAt = time.Time{}, now
-		h.doubt(now)
+		h.check(now)
 	}
 	if h.unsure() && !alone && !h.closed() && !now.Before(h.doubtedAt.Add(closeAfter)) {
-		h.counter.current, h.counter.closed = nil, append(h.counter.closed, h)
-		h.kept = 0
+		h.close()
 	}
 	op := &slotOperation{holder: h, charge: h.counter.charge, doubts: h.doubts}
 	switch {
@@ -237,8 +262,9 @@ func (h *slotHolder) finish(op *slotOperation, r *Result, now time.Time) {
 			return
 		}
 		// Operations that were answered since have a higher number, and were recorded after this one.
+		h.renew(op.since.sent)
 		h.stored += units - op.since.stored
-		h.resolved, h.renewed, h.setAt = op.doubts, op.since.sent, op.since.sent
+		h.resolved, h.setAt = op.doubts, op.since.sent
 	case ReleaseSlots:
 		h.stored -= units
 		if r.Granted != units || !h.verify(&op.since, r.HolderUnits, -units, 0, units) {
@@ -248,7 +274,7 @@ func (h *slotHolder) finish(op *slotOperation, r *Result, now time.Time) {
 		if !h.verify(&op.since, r.HolderUnits, 0, 0, 0) {
 			h.doubt(now)
 		}
-		h.renewed = op.since.sent
+		h.renew(op.since.sent)
 	}
 }
 

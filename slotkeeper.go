@@ -14,12 +14,13 @@ import (
 // something to do: it releases units, renews leases and repairs what the store has wrong.
 type slotKeeper struct {
 	store   Store
-	node    uint64 // the upper bits of the IDs of this node's holders
+	first   uint64 // the ID of the first holder of a counter; further ones have a number in the lowest HolderBits
 	epochs  atomic.Uint64
 	seq     atomic.Int64
 	closing atomic.Bool
 	stripes [16]slotStripe
 	agenda  slotAgenda
+	stats   sync.Map // *slotStats by rule ID
 }
 
 // slotStripe is a part of the counters, and the lock of everything that belongs to them.
@@ -38,6 +39,7 @@ type slotKey struct {
 type slotCounter struct {
 	key    slotKey
 	stripe *slotStripe
+	stats  *slotStats
 	charge Charge // the last one, without its holder and cost
 	// current acquires units. closed are earlier holders, which only give them back.
 	current *slotHolder
@@ -48,8 +50,6 @@ type slotCounter struct {
 }
 
 const (
-	// epochBits are the lower bits of a holder's ID, which number the holders of a node.
-	epochBits = 16
 	// keepFor is how long released units are kept at least, while the counter is below keepBelow percent of its limit. Those that were
 	// not needed for that long are given back at the next turn, after twice the time.
 	keepFor   = 50 * time.Millisecond
@@ -57,7 +57,13 @@ const (
 )
 
 func newSlotKeeper(store Store) *slotKeeper {
-	k := &slotKeeper{store: store, node: rand.Uint64() << epochBits} //nolint:gosec // it distinguishes nodes, and is not a secret
+	k := &slotKeeper{store: store}
+	if s, ok := store.(SlotStore); ok {
+		k.first = s.HolderID()
+	}
+	if k.first == 0 {
+		k.first = rand.Uint64() << HolderBits //nolint:gosec // it distinguishes nodes, and is not a secret
+	}
 	k.agenda.wake = make(chan struct{}, 1)
 	k.seq.Store(time.Now().UnixMicro()) // above the numbers of an earlier account of the same counter
 	return k
@@ -76,11 +82,11 @@ type slotTicket struct {
 }
 
 // acquire prepares a charge on a concurrency limit: it takes units that were kept, and has the charge acquire the others.
-func (k *slotKeeper) acquire(c *Charge, index int) slotTicket {
+func (k *slotKeeper) acquire(c *Charge, index int, rule string) slotTicket {
 	stripe, now := k.stripeOf(c.Subject), time.Now()
 	stripe.mu.Lock()
 	defer stripe.mu.Unlock()
-	counter := k.counter(stripe, c)
+	counter := k.counter(stripe, c, rule)
 	h := counter.current
 	t := slotTicket{charge: index, holder: h, requested: c.Cost}
 	if !c.Strict && now.Before(h.renewed.Add(counter.lease()*2/3)) {
@@ -101,17 +107,17 @@ func (k *slotKeeper) acquire(c *Charge, index int) slotTicket {
 }
 
 // counter returns the account of a charge's counter, with a holder that may acquire units.
-func (k *slotKeeper) counter(stripe *slotStripe, c *Charge) *slotCounter {
+func (k *slotKeeper) counter(stripe *slotStripe, c *Charge, rule string) *slotCounter {
 	key := slotKey{c.Subject, c.Counter}
-	counter, id := stripe.counters[key], k.node
+	counter, id := stripe.counters[key], k.first
 	if counter == nil {
-		counter = &slotCounter{key: key, stripe: stripe}
+		counter = &slotCounter{key: key, stripe: stripe, stats: k.statsOf(rule)}
 		if stripe.counters == nil {
 			stripe.counters = map[slotKey]*slotCounter{}
 		}
 		stripe.counters[key] = counter
 	} else if counter.current == nil {
-		id |= k.epochs.Add(1)%(1<<epochBits-1) + 1
+		id |= k.epochs.Add(1)%(1<<HolderBits-1) + 1
 	}
 	counter.charge = Charge{Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Strict: c.Strict, Critical: true, OnStoreFailure: c.OnStoreFailure}
 	if counter.current == nil {
@@ -161,6 +167,7 @@ func (k *slotKeeper) settle(t *slotTicket, c *Charge, r *Result, allowed bool) (
 	if allowed && r.Allowed && (granted == t.requested || undecided && !c.Observe) {
 		units = c.Cost
 		h.inUse += units
+		counter.stats.inUse.Add(units)
 	} else {
 		h.kept += t.kept
 	}
@@ -184,10 +191,10 @@ func (h *slotHolder) recorded(t *slotTicket, r *Result, now time.Time) (granted 
 	}
 	granted = r.Granted
 	h.counter.observe(r, now)
-	h.stored += granted
-	if granted > 0 && t.since.sent.After(h.renewed) {
-		h.renewed = t.since.sent
+	if granted > 0 {
+		h.renew(t.since.sent)
 	}
+	h.stored += granted
 	if !h.verify(&t.since, r.HolderUnits, granted, t.requested, 0) {
 		h.doubt(now)
 	}
@@ -227,7 +234,12 @@ func (h *slotHolder) release(k *slotKeeper, units int64, elapsed time.Duration, 
 	counter := h.counter
 	counter.stripe.mu.Lock()
 	defer counter.stripe.mu.Unlock()
-	h.inUse = max(0, h.inUse-units) // close has given all of them back
+	if h.inUse >= units { // else close or drop has given all of them back
+		h.inUse -= units
+		counter.stats.inUse.Add(-units)
+	}
+	counter.stats.requests.Add(1)
+	counter.stats.held.Add(int64(elapsed))
 	if counter.mean == 0 {
 		counter.mean = elapsed
 	}
@@ -268,6 +280,7 @@ func (k *slotKeeper) close(ctx context.Context) error {
 		stripe.mu.Lock()
 		for _, counter := range stripe.counters {
 			for _, h := range counter.holders() {
+				counter.stats.inUse.Add(-h.inUse)
 				h.inUse, h.kept = 0, 0
 				k.schedule(h, now) //nolint:contextcheck // releases do not belong to a request
 			}

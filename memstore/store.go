@@ -53,11 +53,13 @@ type Store struct {
 	turn   atomic.Uint32 // selects the shard to reclaim next
 	clock  func() time.Time
 	key    []byte // signs reservation tokens
+	// holders is how many IDs HolderID has returned.
+	holders atomic.Uint64
 }
 
 var (
-	_ headgate.Store  = (*Store)(nil)
-	_ headgate.Signer = (*Store)(nil)
+	_ headgate.SlotStore = (*Store)(nil)
+	_ headgate.Signer    = (*Store)(nil)
 )
 
 type shard struct {
@@ -198,6 +200,18 @@ func (s *Store) Namespace() string { return "" }
 
 // SigningKeys returns a random key that is valid only for this store, as long as it exists.
 func (s *Store) SigningKeys(context.Context) ([][]byte, error) { return [][]byte{s.key}, nil }
+
+// HolderID returns a number that differs from those of other calls.
+func (s *Store) HolderID() uint64 { return s.holders.Add(1) << headgate.HolderBits }
+
+// Holders returns who has units of a counter. Their nodes have no names, since all are in this process.
+func (s *Store) Holders(_ context.Context, subject headgate.Subject, counter headgate.Counter) (all []headgate.Holder, _ error) {
+	var p place
+	s.locate(&headgate.Charge{Subject: subject, Counter: counter}, &p)
+	var state headgate.State
+	s.with(int(p.shard), func(t *table) { t.load(&p.key, &state) })
+	return state.HoldersAt(s.clock()), nil
+}
 
 // Len returns the number of counters, including expired ones that were not yet dropped.
 func (s *Store) Len() int {

@@ -33,6 +33,8 @@ type Options struct {
 	Namespace string
 	// Username and Password are used if Address has none.
 	Username, Password string
+	// Node is the name of this node, as operators see it; "" means the name of the host.
+	Node string
 	// TLS, if not nil, is used for all connections; rediss:// without it uses the defaults of crypto/tls, from TLS 1.2 on.
 	TLS *tls.Config
 }
@@ -67,7 +69,8 @@ type Store struct {
 	namespace string
 	prefix    string
 	channels  string // prefix of channel names
-	node      string
+	node      string // ID and name
+	limiters  atomic.Uint32
 	take      script
 	announce  script
 	wall      func() time.Time // this node's clock, which no decision depends on
@@ -86,8 +89,8 @@ type Store struct {
 }
 
 var (
-	_ headgate.Store  = (*Store)(nil)
-	_ headgate.Signer = (*Store)(nil)
+	_ headgate.SlotStore = (*Store)(nil)
+	_ headgate.Signer    = (*Store)(nil)
 )
 
 // Open calls New with an address, and with defaults for all other options.
@@ -118,7 +121,7 @@ func newStore(o Options, cluster bool) *Store {
 		cluster:    cluster,
 		namespace:  o.Namespace,
 		prefix:     format + ":" + o.Namespace + ":",
-		node:       rand.Text(),
+		node:       rand.Text() + " " + printable(cmp.Or(o.Node, hostName())),
 		take:       takeScript,
 		announce:   announceScript,
 		wall:       time.Now,

@@ -15,6 +15,7 @@ package storewrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -67,8 +68,8 @@ type Store struct {
 }
 
 var (
-	_ headgate.Store  = (*Store)(nil)
-	_ headgate.Signer = (*Store)(nil)
+	_ headgate.SlotStore = (*Store)(nil)
+	_ headgate.Signer    = (*Store)(nil)
 )
 
 // New wraps a store. The caller must call Close, before closing the inner store.
@@ -129,6 +130,22 @@ func (s *Store) SigningKeys(ctx context.Context) ([][]byte, error) {
 		return signer.SigningKeys(ctx)
 	}
 	return nil, nil
+}
+
+// HolderID returns an ID of the inner store, or 0 if it has none.
+func (s *Store) HolderID() uint64 {
+	if store, ok := s.inner.(headgate.SlotStore); ok {
+		return store.HolderID()
+	}
+	return 0
+}
+
+// Holders returns who has units of a counter in the inner store, which must be a SlotStore.
+func (s *Store) Holders(ctx context.Context, subject headgate.Subject, counter headgate.Counter) ([]headgate.Holder, error) {
+	if store, ok := s.inner.(headgate.SlotStore); ok {
+		return store.Holders(ctx, subject, counter)
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // Take decides the charges: from the cache, else by the store, else by this node's fallback share. It waits for the store up

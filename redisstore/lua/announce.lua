@@ -1,8 +1,8 @@
 -- announce.lua announces a node for a limited time, and counts and ranks the announced nodes. If the node is new, it notifies the
 -- others.
 --
--- KEYS[1]  hg2:<namespace>:nodes, a sorted set of node IDs by the millisecond at which they expire
--- ARGV[1]  node ID
+-- KEYS[1]  hg2:<namespace>:nodes, a sorted set of nodes by the millisecond at which they expire
+-- ARGV[1]  the node: its ID, and after a space its name
 -- ARGV[2]  lifetime of the announcement in milliseconds, 0 to sign off
 -- ARGV[3]  the millisecond at which the node's previous announcement expires, 0 if there was none
 -- ARGV[4]  channel on which the number of nodes is published when a node joins
