@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 type Explanation struct {
 	// Decision is the decision that Check would have returned. Nothing was charged: Remaining is as before the request.
 	Decision Decision
+	// Holders are who has the units of Decision.Limits at the same index, if that is a concurrency limit and the store is a SlotStore.
+	Holders [][]Holder
 	// Rules explains every rule in force, in their order.
 	Rules []RuleExplanation
 }
@@ -47,6 +50,14 @@ func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error)
 	}
 	var err error
 	e.Decision, err = ev.peek(ctx, l.store)
+	e.Holders = make([][]Holder, len(e.Decision.Limits))
+	for i := range e.Decision.Limits {
+		if limit := &e.Decision.Limits[i]; limit.Limit.Algorithm == Concurrency && err == nil {
+			if e.Holders[i], err = l.Holders(ctx, limit); errors.Is(err, errors.ErrUnsupported) {
+				err = nil
+			}
+		}
+	}
 	return e, err
 }
 

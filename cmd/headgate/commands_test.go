@@ -92,6 +92,7 @@ var serverArguments = map[string][]string{
 	"headgate override rm":     {"1"},
 	"headgate override set":    {"rule", "user=ann", "5/minute"},
 	"headgate reset":           {"rule", "user=ann"},
+	"headgate release":         {"rule", "user=ann", "0123456789abcdef"},
 	"headgate rules apply":     {"testdata/rules.yaml"},
 	"headgate rules export":    {},
 	"headgate rules history":   {},

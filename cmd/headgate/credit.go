@@ -41,16 +41,24 @@ all clients, write all.`,
 // allClients is the SUBJECT of a rule with one counter for all clients.
 const allClients = "all"
 
+// parseCounted parses the SUBJECT of a rule.
+func parseCounted(text string) (subject headgate.Attributes, notes []string, err error) {
+	if text == allClients {
+		return headgate.Attributes{}, nil, nil
+	}
+	if subject, notes, err = parseSubject(text); err != nil {
+		err = &usageError{err}
+	}
+	return subject, notes, err
+}
+
 // newCredit completes reset or grant, the two commands that give units back.
 func newCredit(p *program, cmd *cobra.Command) *cobra.Command {
 	var credit adminapi.Credit
 	p.serverCommand(cmd, func(ctx context.Context, c *adminclient.Client, args []string) (_ report, err error) {
-		credit.Subject = headgate.Attributes{}
 		var notes []string
-		if args[1] != allClients {
-			if credit.Subject, notes, err = parseSubject(args[1]); err != nil { //nolint:contextcheck // it returns immediately
-				return nil, &usageError{err}
-			}
+		if credit.Subject, notes, err = parseCounted(args[1]); err != nil { //nolint:contextcheck // it returns immediately
+			return nil, err
 		}
 		if len(args) > 2 {
 			if credit.Units, err = strconv.ParseInt(args[2], 10, 64); err != nil || credit.Units < 1 || credit.Units > headgate.MaxCost {

@@ -63,7 +63,7 @@ Exit codes:
 	server := &cobra.Command{Use: "config", Short: "Validate and show a server config"}
 	server.AddCommand(newConfigValidate(p), newConfigShow(p))
 	root.AddCommand(server, newExplain(p), rules, newServe(p), newVersion(p), newMigrate(p), newToken(p),
-		newOverride(p), newExempt(p), newUsage(p), newReset(p), newGrant(p), newNodesCommand(p),
+		newOverride(p), newExempt(p), newUsage(p), newReset(p), newGrant(p), newRelease(p), newNodesCommand(p),
 		newTop(p), newDenials(p))
 	root.PersistentFlags().StringVar(&p.output, "output", "human", "output `FORMAT`: human, or json with durations in seconds")
 	root.PersistentPreRunE = p.checkOutput

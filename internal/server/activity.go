@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/denials"
 	"github.com/headgate/headgate/internal/server/fanout"
@@ -11,13 +12,14 @@ import (
 	"github.com/headgate/headgate/internal/server/tracing"
 )
 
-// activity contains the recent decisions of this node, and queries them on all nodes.
+// activity contains the recent decisions of this node, and queries all nodes.
 type activity struct {
 	offenders *offenders.Offenders
 	denials   *denials.Log
 	nodes     *fanout.Node
 	top       *fanout.Topic[offenders.Query, offenders.Result]
 	denied    *fanout.Topic[denials.Query, denials.Result]
+	release   *fanout.Topic[adminapi.ReleaseQuery, adminapi.ReleaseResult]
 }
 
 // newActivity returns the activity of a server whose limiter and store are open. Without Redis there is one node.
@@ -38,6 +40,7 @@ func newActivity(s *server) *activity {
 	s.metrics.DenialsUnrecorded(a.denials.Unrecorded)
 	a.top = fanout.NewTopic(a.nodes, "top", a.offenders.Result, offenders.Merge)
 	a.denied = fanout.NewTopic(a.nodes, "denials", a.denials.Result, denials.Merge)
+	a.release = fanout.NewTopic(a.nodes, "release", adminapi.ReleaseOwn(s.limiter), adminapi.MergeReleases)
 	return a
 }
 

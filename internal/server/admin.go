@@ -66,7 +66,7 @@ func (s *server) addAdmin(gate *callers.Gate, tokens adminapi.Authorities) {
 	}
 	o := adminapi.Options{
 		Tokens: tokens, Open: s.Dev, DB: s.db, RulesFrom: c.Rules, Normalize: s.resolver.Normalize, Log: s.Log,
-		Top: s.activity.top.Query, Denials: s.activity.denied.Query, ShowSubjects: string(c.ShowSubjects),
+		Top: s.activity.top.Query, Denials: s.activity.denied.Query, ReleaseOwn: s.activity.release.Query, ShowSubjects: string(c.ShowSubjects),
 	}
 	if s.redis != nil {
 		o.Redis, o.Key = redact.Address(c.Redis.Address), s.redis.Key

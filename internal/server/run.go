@@ -104,7 +104,7 @@ func Run(ctx context.Context, c *config.Config, o Options) error {
 		return err
 	}
 	tasks.Go(wait)
-	s.activity = newActivity(s)
+	s.activity = newActivity(s) //nolint:contextcheck // releases do not belong to a call
 	tasks.Go(func() { s.activity.nodes.Run(background) })
 	if s.db != nil {
 		s.usage = meter.New(s.limiter, s.db.AddUsage, s.Log)

@@ -38,6 +38,7 @@ func (s *server) openStore() error {
 		if err != nil {
 			return err
 		}
+		o.Node = s.nodeName()
 		if s.redis, err = redisstore.New(o); err != nil {
 			return err
 		}
@@ -51,6 +52,7 @@ func (s *server) openStore() error {
 	none, err := headgate.Compile()
 	s.limiter = headgate.NewLimiter(store, none, headgate.Options{Secret: secret})
 	s.metrics.Limits(s.limiter.Rules)
+	s.metrics.Slots(s.limiter.SlotStats)
 	return err
 }
 

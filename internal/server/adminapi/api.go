@@ -44,7 +44,9 @@ type Options struct {
 	// Top and Denials query all nodes for the activity that they have observed; nil if this server does not observe its decisions.
 	Top     func(context.Context, offenders.Query) (offenders.Result, fanout.Coverage, error)
 	Denials func(context.Context, denials.Query) (denials.Result, fanout.Coverage, error)
-	// ShowSubjects is how their results show subjects, from the config: hash or clear.
+	// ReleaseOwn asks all nodes to release the units of a holder; nil if there are no others.
+	ReleaseOwn func(context.Context, ReleaseQuery) (ReleaseResult, fanout.Coverage, error)
+	// ShowSubjects is how the results of Top and Denials show subjects, from the config: hash or clear.
 	ShowSubjects string
 	// Log receives a warning about wrong tokens, at most every 10 seconds for each address, and all calls at level debug. nil
 	// means slog.Default().

@@ -101,6 +101,10 @@ func newMatrix(t *testing.T, w *world) map[string]entry {
 			const grant = `{"subject": {"tenant": %q, "user": "ann"}, "units": 1}`
 			return request("POST /rules/%s-used/grant", fmt.Sprintf(grant, tenant), tenant)
 		}, 200, false},
+		"POST /v1/rate-limit/rules/{ruleId}/release": {Editor, false, func(tenant string) *http.Request {
+			const release = `{"subject": {"tenant": %q}, "holder": %q}`
+			return request("POST /rules/slots/release", fmt.Sprintf(release, tenant, beginOne(t, w.limiter, tenant)))
+		}, 200, false},
 		"GET /v1/rate-limit/usage": {Viewer, true, func(tenant string) *http.Request {
 			return request("GET /usage?subjectType=user&subjectId=ann&tenant=%s&ruleId=%s-used", "", tenant, tenant)
 		}, 200, false},
@@ -199,7 +203,7 @@ func (w *world) hold(t *testing.T, r *http.Request, token string) (status int, d
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.create(t, editor, document("ours", "9/s"))
+	w.create(t, editor, document("ours", "9/s"), `{"id": "slots", "by": ["tenant"], "limit": {"concurrent": 100}}`)
 	w.create(t, acme, document("acme", "9/s"), document("acme-used", "9/s"))
 	w.create(t, globex, document("globex", "9/s"), document("globex-used", "9/s"))
 	w.follow(t)

@@ -68,6 +68,7 @@ var routes = []route{
 	{http.MethodPost, RulesPath + "/{ruleId}/exemptions", Editor, perTenant, inDatabase, (*api).addExemption},
 	{http.MethodPost, RulesPath + "/{ruleId}/reset", Editor, perTenant, anywhere, (*api).resetCounter},
 	{http.MethodPost, RulesPath + "/{ruleId}/grant", Editor, perTenant, anywhere, (*api).grantUnits},
+	{http.MethodPost, RulesPath + "/{ruleId}/release", Editor, wholeServer, anywhere, (*api).releaseHolder},
 	{http.MethodGet, UsagePath, Viewer, perTenant, anywhere, (*api).readUsage},
 	{http.MethodGet, UsagePath + "/me", Self, perTenant, anywhere, (*api).readOwnUsage},
 	{http.MethodGet, UsagePath + "/daily", Viewer, perTenant, inDatabase, (*api).listUsage},

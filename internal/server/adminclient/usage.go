@@ -35,3 +35,8 @@ func (c *Client) Usage(ctx context.Context, rule string, subject headgate.Attrib
 func (c *Client) Give(ctx context.Context, action, rule string, credit *adminapi.Credit) (adminapi.Usage, error) {
 	return get[adminapi.Usage](ctx, c, http.MethodPost, rulePath(rule)+"/"+action, credit)
 }
+
+// Release releases the units of a rule that a holder has.
+func (c *Client) Release(ctx context.Context, rule string, r *adminapi.Release) (adminapi.Released, error) {
+	return get[adminapi.Released](ctx, c, http.MethodPost, rulePath(rule)+"/release", r)
+}

@@ -101,9 +101,21 @@ type Limit struct {
 	Allowed    bool     `json:"allowed"`
 	Enforced   bool     `json:"enforced"` // false in shadow mode and for candidates
 	Verdict    string   `json:"verdict"`
+	// Holders are the nodes on which the units of a concurrency limit are in use, those with most units first.
+	Holders []Holder `json:"holders,omitempty"`
 	// Key is the counter's key in Redis, and Field its hash field in hexadecimal.
 	Key   string `json:"key,omitempty"`
 	Field string `json:"field,omitempty"`
+}
+
+// Holder is a node that has units of a concurrency limit.
+type Holder struct {
+	// ID is what the admin API needs to release the units.
+	ID string `json:"id"`
+	// Node is empty if no such node is known: it was killed, or counts in the memory of this server.
+	Node  string    `json:"node"`
+	Units int64     `json:"units"`
+	Until time.Time `json:"until"` // when the units expire, unless the node renews them
 }
 
 // OtherRule is a rule that does not apply to the request.
@@ -133,6 +145,11 @@ func New(e *headgate.Explanation, q Question, p Place, notes ...string) *Report 
 		r.RedisUnavailable = r.RedisUnavailable || l.withoutRedis()
 		if l.CountedBy = by[l.Rule]; p.Key != nil {
 			l.Key, l.Field = p.Key(d.Limits[i].Subject), fmt.Sprintf("%012x", uint64(d.Limits[i].Counter))
+		}
+		if i < len(e.Holders) {
+			for _, h := range e.Holders[i] {
+				l.Holders = append(l.Holders, Holder{fmt.Sprintf("%016x", h.ID), h.Node, h.Units, h.Until.UTC()})
+			}
 		}
 		r.Limits = append(r.Limits, l)
 	}

@@ -24,6 +24,11 @@ func (r *Report) Text() string {
 		[]string{"counters", r.counters()})
 	fmt.Fprintf(&b, "%s\n\n%s", r.Summary, wording.Table("  ", head...))
 	limits := [][]string{{"RULE", "LIMIT", "COUNTED BY", "USED", "RESET", "VERDICT"}}
+	holders := [][]string{{"RULE", "NODE", "UNITS", "LEASE ENDS", "HOLDER"}}
+	unnamed := "unknown"
+	if r.Redis == "" {
+		unnamed = "this server"
+	}
 	keys := [][]string{{"KEY", "FIELD (HEX)", "RULE"}}
 	for i := range r.Limits {
 		l := &r.Limits[i]
@@ -33,6 +38,10 @@ func (r *Report) Text() string {
 		}
 		by := cmp.Or(wording.Attributes(l.CountedBy), "all requests")
 		limits = append(limits, []string{l.title(), l.Limit, by, l.used(), reset, l.Verdict})
+		for _, h := range l.Holders {
+			ends := "in " + span(h.Until.Sub(r.Time))
+			holders = append(holders, []string{l.title(), cmp.Or(h.Node, unnamed), wording.Number(h.Units), ends, h.ID})
+		}
 		if l.Key != "" && !l.withoutRedis() {
 			keys = append(keys, []string{l.Key, l.Field, l.title()})
 		}
@@ -51,6 +60,7 @@ func (r *Report) Text() string {
 		others = append(others, []string{o.Rule, o.Why})
 	}
 	section("Notes", 1, notes)
+	section("Units in use, by node; a live node renews its lease", 2, holders)
 	section("Counters in Redis: redis-cli --no-raw HGETALL KEY", 2, keys)
 	section("Rules that do not apply", 1, others)
 	if r.NotShown > 0 {

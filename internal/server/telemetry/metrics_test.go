@@ -299,7 +299,7 @@ headgate_rule_limit{limit="day",rule="search"} 500
 headgate_rule_limit{limit="minute",rule="search"} 10
 `)
 	expect(t, m, "headgate_rule_limit_window_seconds", `
-# HELP headgate_rule_limit_window_seconds Window of a limit of a rule, except calendar windows.
+# HELP headgate_rule_limit_window_seconds Window of a limit of a rule, except calendar windows and concurrency limits.
 # TYPE headgate_rule_limit_window_seconds gauge
 headgate_rule_limit_window_seconds{limit="",rule="all"} 1
 headgate_rule_limit_window_seconds{limit="minute",rule="search"} 60

@@ -74,7 +74,7 @@ var (
 	limitUnits = prometheus.NewDesc("headgate_rule_limit",
 		"Units that a limit of a rule allows per window, without tiers and overrides.", []string{"rule", "limit"}, nil)
 	limitWindow = prometheus.NewDesc("headgate_rule_limit_window_seconds",
-		"Window of a limit of a rule, except calendar windows.", []string{"rule", "limit"}, nil)
+		"Window of a limit of a rule, except calendar windows and concurrency limits.", []string{"rule", "limit"}, nil)
 )
 
 // Describe implements [prometheus.Collector].
@@ -87,7 +87,7 @@ func (limits) Describe(all chan<- *prometheus.Desc) {
 func (of limits) Collect(all chan<- prometheus.Metric) {
 	show := func(rule, name string, l *headgate.Limit) {
 		all <- prometheus.MustNewConstMetric(limitUnits, prometheus.GaugeValue, float64(l.Count), rule, name)
-		if l.Window > 0 {
+		if l.Window > 0 && l.Algorithm != headgate.Concurrency { // that is its lease
 			all <- prometheus.MustNewConstMetric(limitWindow, prometheus.GaugeValue, l.Window.Seconds(), rule, name)
 		}
 	}
