@@ -387,6 +387,32 @@ func TestBeginWithoutStore(t *testing.T) {
 	})
 }
 
+// TestBeginReusesOnlyStored checks that units that were admitted without the store are not used again until the store has them: a
+// request that uses kept units counts as the store's decision.
+func TestBeginReusesOnlyStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newSlotFleet(t, 1, 1, headgate.Concurrent(10))
+		first, _ := f.nodes[0].Begin(t.Context(), slotRequest)
+		f.store.down.Store(true)
+		d, _ := f.nodes[0].Begin(t.Context(), slotRequest)
+		if !d.Allowed {
+			t.Fatal("denied without the store")
+		}
+		synctest.Wait()
+		f.store.down.Store(false)
+		d.Done(headgate.Outcome{})
+		d, err := f.nodes[0].Begin(t.Context(), slotRequest)
+		if err != nil || d.Path != headgate.PathStore {
+			t.Errorf("a request after the outage: decided by %s, error %v", d.Path, err)
+		}
+		d.Done(headgate.Outcome{})
+		first.Done(headgate.Outcome{})
+		time.Sleep(2 * time.Second)
+		f.expectUsed("in the end")
+	})
+}
+
 // TestBeginRenews renews leases while requests begin and end, over a slow connection: the store never counts less than is in flight.
 func TestBeginRenews(t *testing.T) {
 	t.Parallel()

@@ -89,7 +89,8 @@ func (k *slotKeeper) acquire(c *Charge, index int, rule string) slotTicket {
 	counter := k.counter(stripe, c, rule)
 	h := counter.current
 	t := slotTicket{charge: index, holder: h, requested: c.Cost}
-	if !c.Strict && now.Before(h.renewed.Add(counter.lease()*2/3)) {
+	// The store must have recorded what was kept: not if it was admitted without the store, or if the lease is about to expire.
+	if !c.Strict && !h.unsure() && now.Before(h.renewed.Add(counter.lease()*2/3)) {
 		t.kept = min(h.kept, c.Cost)
 		t.requested -= t.kept
 	}
