@@ -413,6 +413,46 @@ func TestBeginReusesOnlyStored(t *testing.T) {
 	})
 }
 
+// inUseStore remembers what the last charge said is in use.
+type inUseStore struct {
+	*slotStore
+	last headgate.Charge
+}
+
+func (s *inUseStore) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+	s.last = charges[0]
+	return s.slotStore.Take(ctx, charges, results)
+}
+
+// TestBeginInUse checks that a charge says what is in use on the node, including the kept units that the request itself uses: without
+// the store, the whole request must fit the node's share.
+func TestBeginInUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &inUseStore{slotStore: newSlotStore(1)}
+		rule := headgate.Rule{ID: "exports", By: []string{"tenant"}, Limit: headgate.Concurrent(20), Cost: headgate.Cost{Max: 10}}
+		l, err := headgate.New(store, rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := func(cost int64) headgate.Decision {
+			d, _ := l.Begin(t.Context(), headgate.Request{Attributes: slotRequest.Attributes, Cost: cost})
+			return d
+		}
+		first, second := begin(3), begin(2)
+		second.Done(headgate.Outcome{})
+		third := begin(5)
+		if c := store.last; c.Cost != 3 || c.InUse != 5 {
+			t.Errorf("with 3 in use and 2 kept, a request for 5 charges %d and says that %d are in use", c.Cost, c.InUse)
+		}
+		first.Done(headgate.Outcome{})
+		third.Done(headgate.Outcome{})
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestBeginRenews renews leases while requests begin and end, over a slow connection: the store never counts less than is in flight.
 func TestBeginRenews(t *testing.T) {
 	t.Parallel()

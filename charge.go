@@ -70,8 +70,8 @@ type Charge struct {
 	// Seq is the number of the holder's operation on this counter, from 1 to 2^52, higher for each new one. SetSlots states how
 	// many units the holder has after all of its operations with lower numbers.
 	Seq int64
-	// InUse is how many units of a concurrency limit this node has or is acquiring for other requests. Store wrappers use it to
-	// decide while the store is unavailable; a store that counts ignores it.
+	// InUse is how many units of a concurrency limit this node has in addition to Cost: for other requests, and for this one if they
+	// need not be acquired. Store wrappers use it to decide while the store is unavailable; a store that counts ignores it.
 	InUse int64
 }
 

@@ -94,7 +94,7 @@ func (k *slotKeeper) acquire(c *Charge, index int, rule string) slotTicket {
 		t.kept = min(h.kept, c.Cost)
 		t.requested -= t.kept
 	}
-	c.InUse = counter.inUse()
+	c.InUse = counter.inUse() + t.kept
 	h.kept, h.spending = h.kept-t.kept, h.spending+t.kept
 	h.leastKept = min(h.leastKept, h.kept)
 	h.pending += c.Cost
