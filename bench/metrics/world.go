@@ -35,6 +35,7 @@ const rules = `rules:
   - {id: closed, match: {path: /closed}, by: [user], limit: 1000000/hour, on_store_failure: deny}
   - {id: small, match: {path: /small}, by: [user], limit: 10/minute}
   - {id: trial, match: {path: /api}, by: [], limit: 10/minute, mode: shadow}
+  - {id: running, match: {path: /api}, by: [user], limit: 1000 concurrent}
 exemptions:
   - {rule: api, user: exempt, reason: tests}
 `

@@ -52,7 +52,7 @@ func (s *server) openStore() error {
 	none, err := headgate.Compile()
 	s.limiter = headgate.NewLimiter(store, none, headgate.Options{Secret: secret})
 	s.metrics.Limits(s.limiter.Rules)
-	s.metrics.Slots(s.limiter.SlotStats)
+	s.metrics.Slots(s.limiter)
 	return err
 }
 

@@ -1,20 +1,25 @@
 package telemetry
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate"
 )
 
 // Slots registers the metrics of concurrency limits.
-func (m *Metrics) Slots(stats func() map[string]headgate.SlotStats) {
-	m.registry.MustRegister(&slots{stats, m.decisions.rules})
+func (m *Metrics) Slots(l *headgate.Limiter) {
+	m.registry.MustRegister(&slots{l.Rules, l.SlotStats, m.decisions.rules})
 }
 
-// slots is a collector that reads the numbers on collection.
+// slots is a collector that reads the numbers on collection. Rules that were not used are exported too: increase() does not see the first
+// increment of a new series.
 type slots struct {
+	rules func() *headgate.RuleSet
 	stats func() map[string]headgate.SlotStats
-	rules *names
+	names *names
 }
 
 var (
@@ -38,8 +43,15 @@ func (*slots) Describe(all chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector].
 func (s *slots) Collect(all chan<- prometheus.Metric) {
 	byLabel := map[string]headgate.SlotStats{}
+	for _, r := range s.rules().Rules() {
+		for _, l := range append(slices.Collect(maps.Values(r.Limits)), r.Limit) {
+			if l.Algorithm == headgate.Concurrency {
+				byLabel[s.names.admit(r.ID)] = headgate.SlotStats{}
+			}
+		}
+	}
 	for rule, one := range s.stats() {
-		label := s.rules.admit(rule)
+		label := s.names.admit(rule)
 		sum := byLabel[label]
 		sum.InUse += one.InUse
 		sum.Requests += one.Requests

@@ -14,8 +14,12 @@ func TestSlots(t *testing.T) {
 	m, limiter := newEngine(t, memstore.New(memstore.Options{}), headgate.Rule{ID: "exports", Limit: headgate.Concurrent(5)},
 		headgate.Rule{ID: "rate", Limit: headgate.PerMinute(5)})
 	m.Limits(limiter.Rules)
-	m.Slots(limiter.SlotStats)
-	expect(t, m, "headgate_slots_in_use", "")
+	m.Slots(limiter)
+	const inUse = `# HELP headgate_slots_in_use Units of concurrency limits that requests on this node have in use, by rule.
+# TYPE headgate_slots_in_use gauge
+headgate_slots_in_use{rule="exports"} %d
+`
+	expect(t, m, "headgate_slots_in_use", fmt.Sprintf(inUse, 0))
 	var begun [3]headgate.Decision
 	for i := range begun {
 		var err error
@@ -24,10 +28,7 @@ func TestSlots(t *testing.T) {
 		}
 	}
 	begun[0].Done(headgate.Outcome{Duration: 1500 * time.Millisecond})
-	expect(t, m, "headgate_slots_in_use", `# HELP headgate_slots_in_use Units of concurrency limits that requests on this node have in use, by rule.
-# TYPE headgate_slots_in_use gauge
-headgate_slots_in_use{rule="exports"} 2
-`)
+	expect(t, m, "headgate_slots_in_use", fmt.Sprintf(inUse, 2))
 	expect(t, m, "headgate_slot_duration_seconds", `# HELP headgate_slot_duration_seconds How long requests had units of concurrency limits in use, by rule.
 # TYPE headgate_slot_duration_seconds summary
 headgate_slot_duration_seconds_sum{rule="exports"} 1.5
@@ -43,12 +44,16 @@ headgate_rule_limit_window_seconds{limit="",rule="rate"} 60
 func TestSlotsOfManyRules(t *testing.T) {
 	t.Parallel()
 	m := New("v1.2.3")
-	m.Slots(func() map[string]headgate.SlotStats {
-		all := map[string]headgate.SlotStats{}
-		for i := range maxRules + 10 {
-			all[fmt.Sprint("rule", i)] = headgate.SlotStats{InUse: 1, Requests: 1, Held: time.Second, Expired: 1, Repairs: 1}
-		}
-		return all
+	all := map[string]headgate.SlotStats{}
+	for i := range maxRules + 10 {
+		all[fmt.Sprint("rule", i)] = headgate.SlotStats{InUse: 1, Requests: 1, Held: time.Second, Expired: 1, Repairs: 1}
+	}
+	none, err := headgate.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.registry.MustRegister(&slots{
+		func() *headgate.RuleSet { return none }, func() map[string]headgate.SlotStats { return all }, m.decisions.rules,
 	})
 	families, err := m.registry.Gather()
 	if err != nil {
