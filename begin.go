@@ -3,6 +3,7 @@ package headgate
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -38,13 +39,23 @@ func (l *Limiter) Begin(ctx context.Context, req Request) (Decision, error) {
 // Done reports the end of a request that Begin has decided, and releases what it had of concurrency limits. It may be called for any
 // decision and any number of times; only the first call counts.
 func (d *Decision) Done(o Outcome) {
-	if d.slots != nil {
+	switch {
+	case d.slots != nil:
 		d.slots.release(o.Duration)
+	case d.onDone != nil:
+		d.onDone(o)
 	}
 }
 
 // Holds reports whether the request has units of concurrency limits, which Done releases.
-func (d *Decision) Holds() bool { return d.slots != nil }
+func (d *Decision) Holds() bool { return d.slots != nil || d.onDone != nil }
+
+// OnDone makes the first call of Done call release, and Holds return true. It is for a Begin that is not the Limiter's, such as that
+// of package client, whose units a server has.
+func (d *Decision) OnDone(release func(Outcome)) {
+	var once sync.Once
+	d.onDone = func(o Outcome) { once.Do(func() { release(o) }) }
+}
 
 // Close releases the units of concurrency limits of all requests that Begin has decided, for a node that shuts down. It waits until
 // the store has recorded it or ctx is done. A limiter without concurrency limits need not be closed.

@@ -633,6 +633,23 @@ func TestDone(t *testing.T) {
 	})
 }
 
+// TestOnDone checks that Done calls the function of OnDone once, also for a copy of the decision.
+func TestOnDone(t *testing.T) {
+	t.Parallel()
+	var d headgate.Decision
+	var calls []headgate.Outcome
+	d.OnDone(func(o headgate.Outcome) { calls = append(calls, o) })
+	copied := d
+	if !d.Holds() || !copied.Holds() {
+		t.Error("the decision holds nothing")
+	}
+	copied.Done(headgate.Outcome{Status: 200})
+	d.Done(headgate.Outcome{Status: 500})
+	if len(calls) != 1 || calls[0].Status != 200 {
+		t.Errorf("calls %+v", calls)
+	}
+}
+
 // TestCloseWithoutStore checks that Close does not wait longer than its context for a store that is unavailable.
 func TestCloseWithoutStore(t *testing.T) {
 	t.Parallel()

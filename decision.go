@@ -29,7 +29,8 @@ type Decision struct {
 	// Time is the store's time of the decision; zero if the store was not called or did not respond.
 	Time time.Time
 
-	slots *heldSlots
+	slots  *heldSlots
+	onDone func(Outcome) // instead of slots
 }
 
 // Path is how a decision was made: by the store, by this node or by the rules alone.
