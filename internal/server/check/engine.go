@@ -1,6 +1,6 @@
-// Package check contains what the transports of the check API share: the engine, the bounds of requests and batches, the
-// authorization of refunds, the logging of failures, and problem responses over HTTP. Messages and documents belong to
-// checkgrpc and checkhttp, rules and counters to the engine.
+// Package check contains what the transports of the check API share: the engine, the bounds of requests and batches, the slots of
+// requests in flight, the authorization of refunds, the logging of failures, and problem responses over HTTP. Messages and documents
+// belong to checkgrpc and checkhttp, rules and counters to the engine.
 package check
 
 import (
@@ -15,6 +15,7 @@ import (
 // Engine makes the decisions. *headgate.Limiter implements it.
 type Engine interface {
 	Check(ctx context.Context, req headgate.Request) (headgate.Decision, error)
+	Begin(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 	Peek(ctx context.Context, req headgate.Request) (headgate.Decision, error)
 	Reserve(ctx context.Context, req headgate.Request, hold time.Duration) (headgate.Reservation, error)
 	Extend(ctx context.Context, token []byte, used, expected headgate.Request, hold time.Duration) (headgate.Reservation, error)

@@ -16,6 +16,8 @@ type Options struct {
 	Headers limitfields.Choice
 	// MayRefund authorizes callers to refund units. nil allows none.
 	MayRefund MayRefund
+	// Slots keeps the slots of requests in flight. nil means a new table; transports of the same engine share one.
+	Slots *Slots
 	// Log receives failures of the engine, at most every 10 seconds, and proxies that omit required headers. nil means
 	// slog.Default().
 	Log *slog.Logger
@@ -25,6 +27,9 @@ type Options struct {
 func (o Options) Complete() Options {
 	if o.Log == nil {
 		o.Log = slog.Default()
+	}
+	if o.Slots == nil {
+		o.Slots = NewSlots()
 	}
 	if o.Identity == nil {
 		// Empty options are always valid, so that there is no error; a test checks that.
