@@ -65,6 +65,7 @@ func TestSlots(t *testing.T) {
 		const lease = 10 * time.Second
 		_, first, _ := r.begin(t.Context())
 		_, second, _ := r.begin(t.Context())
+		time.Sleep(time.Millisecond)
 		_, third, err := r.begin(t.Context())
 		if err != nil || len(third.Token) != 16 || third.Lease != lease || string(third.Token) == string(second.Token) {
 			t.Errorf("%+v and %+v: %v", second, third, err)
@@ -81,9 +82,9 @@ func TestSlots(t *testing.T) {
 		if !r.slots.Renew(second.Token) || r.slots.Renew(first.Token) {
 			t.Error("only slots in use can be renewed")
 		}
-		time.Sleep(lease/2 - 3*time.Millisecond)
+		time.Sleep(lease/2 - 5*time.Millisecond)
 		r.expect("before a lease is over", 2)
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(4 * time.Millisecond)
 		r.expect("after the lease of the third", 1)
 		if r.slots.Renew(third.Token) || r.slots.Release(third.Token, headgate.Outcome{}) {
 			t.Error("expired slots are found")

@@ -12,12 +12,17 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// description returns the generated service description, except that CheckBatch does not decode all its requests at once.
+// description returns the generated service description, except that lists are not decoded at once.
 func description() *grpc.ServiceDesc {
 	d := checkv1.CheckService_ServiceDesc
-	batch := check.Method(checkv1.CheckService_CheckBatch_FullMethodName, (*Service).checkAll)
 	d.Methods = slices.Clone(d.Methods)
-	d.Methods[slices.IndexFunc(d.Methods, func(m grpc.MethodDesc) bool { return m.MethodName == batch.MethodName })] = batch
+	for _, list := range []grpc.MethodDesc{
+		check.Method(checkv1.CheckService_CheckBatch_FullMethodName, (*Service).checkAll),
+		check.Method(checkv1.CheckService_Release_FullMethodName, (*Service).releaseAll),
+		check.Method(checkv1.CheckService_Renew_FullMethodName, (*Service).renewAll),
+	} {
+		d.Methods[slices.IndexFunc(d.Methods, func(m grpc.MethodDesc) bool { return m.MethodName == list.MethodName })] = list
+	}
 	return &d
 }
 

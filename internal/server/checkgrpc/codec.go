@@ -77,6 +77,8 @@ func readRequest(data []byte, m *checkv1.CheckRequest) error {
 			m.Traceparent = r.Text()
 		case 5 << 3:
 			m.WithHeaders = r.Value != 0
+		case 6 << 3:
+			m.Begin = r.Value != 0
 		}
 	}
 	return r.Err
@@ -220,6 +222,11 @@ func appendResponse(data []byte, m *checkv1.CheckResponse) []byte {
 		data, at = protofields.Open(data, 10<<3|protofields.Bytes)
 		data = protofields.AppendString(data, 1<<3|protofields.Bytes, name)
 		data = protofields.Close(protofields.AppendString(data, 2<<3|protofields.Bytes, value), at)
+	}
+	data = protofields.AppendBytes(data, 11<<3|protofields.Bytes, m.GetSlots())
+	data = protofields.AppendNumber(data, 12<<3, uint64(m.GetLeaseUs()))
+	for _, rule := range m.GetSkipped() {
+		data = protofields.AppendString(data, 13<<3|protofields.Bytes, rule)
 	}
 	return data
 }

@@ -19,7 +19,7 @@ func samples() []proto.Message {
 	}
 	request := &checkv1.CheckRequest{
 		Attributes: map[string]string{"path": "/ä", "": "", "user": string(long)}, Cost: 7, Rule: "one",
-		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", WithHeaders: true,
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", WithHeaders: true, Begin: true,
 	}
 	limits := []*checkv1.LimitStatus{
 		{}, {
@@ -31,10 +31,12 @@ func samples() []proto.Message {
 	response := &checkv1.CheckResponse{
 		Allowed: true, RetryAfterUs: 1, DelayUs: 2, Path: "store", Version: "v", TimeUs: 1 << 50, Limits: limits,
 		Remaining: -1, ResetUs: 1 << 51, Headers: map[string]string{"RateLimit": `"one";r=0`, "Retry-After": string(long)},
+		Slots: long, LeaseUs: 1 << 30, Skipped: []string{"one", string(long)},
 	}
 	return []proto.Message{
 		&checkv1.CheckRequest{}, request, &checkv1.CheckResponse{}, response,
 		&checkv1.CheckStreamRequest{Checks: []*checkv1.StreamCheck{{}, {Id: 1 << 60, Request: request}, {Id: 2, Request: &checkv1.CheckRequest{}}}},
+		&checkv1.CheckStreamRequest{Releases: []*checkv1.SlotRelease{{}, {Slots: long, DurationUs: -1, Status: -2, Cancelled: true}}},
 		&checkv1.CheckStreamResponse{Draining: true},
 		&checkv1.CheckStreamResponse{Rules: &checkv1.RuleInfo{Version: "v", Attributes: []string{"ip"}}, Draining: true},
 		&checkv1.CheckStreamResponse{Answers: []*checkv1.StreamAnswer{
@@ -74,7 +76,7 @@ func TestCodecHasAllFields(t *testing.T) {
 	t.Parallel()
 	for _, m := range []proto.Message{
 		&checkv1.CheckResponse{}, &checkv1.LimitStatus{}, &checkv1.StreamAnswer{}, &checkv1.CheckRequest{},
-		&checkv1.ReserveRequest{}, &checkv1.ExtendRequest{}, &checkv1.CommitRequest{}, &checkv1.StreamCheck{},
+		&checkv1.ReserveRequest{}, &checkv1.ExtendRequest{}, &checkv1.CommitRequest{}, &checkv1.StreamCheck{}, &checkv1.SlotRelease{},
 	} {
 		seen := map[protoreflect.FieldNumber]bool{}
 		for _, sample := range samples() {
@@ -150,6 +152,13 @@ func read(data []byte, m proto.Message) error {
 		}
 		checks.Checks = append(checks.Checks, check)
 	}
+	for item := range message.releases() {
+		release, err := readRelease(item)
+		if err != nil {
+			return err
+		}
+		checks.Releases = append(checks.Releases, release)
+	}
 	return message.err
 }
 
@@ -174,7 +183,7 @@ func maxAttributes(m proto.Message) (n int) {
 
 func BenchmarkCodec(b *testing.B) {
 	all := samples()
-	request, results := all[1], all[7]
+	request, results := all[1], all[8]
 	data, err := proto.Marshal(request)
 	if err != nil {
 		b.Fatal(err)

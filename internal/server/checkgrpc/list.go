@@ -11,8 +11,8 @@ import (
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
-// list is a CheckStreamRequest or a CheckBatchRequest whose items, all in field 1, are decoded one by one: a decoded item
-// takes up to a hundred times the memory of its bytes.
+// list is a message whose items in field 1 are decoded one by one, such as a CheckStreamRequest: a decoded item takes up to a
+// hundred times the memory of its bytes. A CheckStreamRequest has releases in field 2.
 type list struct {
 	data []byte
 	n    int // items
@@ -33,10 +33,15 @@ func (l *list) ReadFields(data []byte) error {
 }
 
 // items returns the bytes of each item.
-func (l *list) items() iter.Seq[[]byte] {
+func (l *list) items() iter.Seq[[]byte] { return l.field(1<<3 | protofields.Bytes) }
+
+// releases returns the bytes of each release.
+func (l *list) releases() iter.Seq[[]byte] { return l.field(2<<3 | protofields.Bytes) }
+
+func (l *list) field(tag protofields.Tag) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for r := (protofields.Reader{Rest: l.data}); r.Next(); {
-			if r.Tag == 1<<3|protofields.Bytes && !yield(r.Bytes) {
+			if r.Tag == tag && !yield(r.Bytes) {
 				return
 			}
 		}

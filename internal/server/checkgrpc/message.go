@@ -18,6 +18,7 @@ func responseTo(d *headgate.Decision) *checkv1.CheckResponse {
 		Path:         string(d.Path),
 		Version:      d.Version,
 		Remaining:    -1,
+		Skipped:      d.Skipped,
 	}
 	if !d.Time.IsZero() {
 		m.TimeUs = d.Time.UnixMicro()

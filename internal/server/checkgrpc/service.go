@@ -69,7 +69,23 @@ func (s *Service) Drain() { s.drain.Do(func() { close(s.draining) }) }
 
 // Check decides a request and charges it.
 func (s *Service) Check(ctx context.Context, req *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
-	return s.decide(ctx, req, s.engine.Check)
+	return s.check(ctx, req, s.options.Slots)
+}
+
+// check decides a request. If it begins, slots keeps what it acquires.
+func (s *Service) check(ctx context.Context, req *checkv1.CheckRequest, slots *check.Slots) (*checkv1.CheckResponse, error) {
+	if !req.GetBegin() {
+		return s.decide(ctx, req, s.engine.Check)
+	}
+	var held check.Held
+	response, err := s.respond(ctx, req, func(ctx context.Context, req headgate.Request) (d headgate.Decision, err error) {
+		d, held, err = slots.Begin(ctx, req, s.engine.Begin)
+		return d, err
+	})
+	if err == nil {
+		response.Slots, response.LeaseUs = held.Token, held.Lease.Microseconds()
+	}
+	return response, err
 }
 
 // Peek decides a request without charging it.
@@ -137,11 +153,20 @@ func (s *Service) Cancel(ctx context.Context, req *checkv1.CancelRequest) (*chec
 	})
 }
 
-// decide validates a request and decides it. An unavailable store is not an error here, because gRPC might then retry: the
+// decideFunc is a method of the engine that decides a request.
+type decideFunc func(context.Context, headgate.Request) (headgate.Decision, error)
+
+// decide validates a request that does not begin, and decides it.
+func (s *Service) decide(ctx context.Context, m *checkv1.CheckRequest, decide decideFunc) (*checkv1.CheckResponse, error) {
+	if m.GetBegin() {
+		return nil, status.Error(codes.InvalidArgument, "begin: only for Check, CheckBatch and CheckStream: omit it")
+	}
+	return s.respond(ctx, m, decide)
+}
+
+// respond validates a request and decides it. An unavailable store is not an error here, because gRPC might then retry: the
 // decision contains it.
-func (s *Service) decide(
-	ctx context.Context, m *checkv1.CheckRequest, decide func(context.Context, headgate.Request) (headgate.Decision, error),
-) (*checkv1.CheckResponse, error) {
+func (s *Service) respond(ctx context.Context, m *checkv1.CheckRequest, decide decideFunc) (*checkv1.CheckResponse, error) {
 	req, err := s.request(m)
 	if err != nil {
 		return nil, err
@@ -186,7 +211,10 @@ func (s *Service) failure(ctx context.Context, rule string, err error) error {
 				"returned none, no call is needed", err)
 	}
 	check.LogFailure(ctx, s.options.Log, &s.failures, err)
-	if errors.Is(err, headgate.ErrUnavailable) {
+	switch {
+	case errors.Is(err, check.ErrTooManySlots):
+		return status.Error(codes.ResourceExhausted, err.Error())
+	case errors.Is(err, headgate.ErrUnavailable):
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	return status.Error(codes.Internal, err.Error())

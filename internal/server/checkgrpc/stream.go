@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/check"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
 
@@ -37,6 +38,7 @@ type stream struct {
 	own    share
 	// window stops reading from callers who do not read results.
 	window  *window
+	slots   *check.Slots // what the stream has acquired
 	results resultQueue
 	// work passes checks to idle workers. Workers stay as long as the stream, except those over maxIdle: a new goroutine for
 	// each check would have to grow its stack, which takes 20% of the time of a check.
@@ -56,6 +58,7 @@ func (s *Service) CheckStream(
 	st := &stream{
 		Service: s, caller: caller, own: own,
 		window:  newWindow(s.maxInFlight, own.checks),
+		slots:   s.options.Slots.OfStream(),
 		results: resultQueue{ready: make(chan struct{}, 1)},
 		work:    make(chan *checkv1.StreamCheck),
 	}
@@ -90,6 +93,7 @@ func (s *stream) wait(ended <-chan error) error {
 
 // serve reads and decides checks and sends results until the caller has closed its side.
 func (s *stream) serve() error {
+	defer s.slots.Close() // after the last check
 	ctx, cancel := context.WithCancel(s.caller.Context())
 	defer cancel()
 	sent := make(chan error, 1)
@@ -127,25 +131,30 @@ func (s *stream) read(ctx context.Context) error {
 	}
 }
 
-// begin passes the checks of a message to workers, as far as the window allows. If the caller hangs up in the meantime, the
-// rest is decided here: those requests were made, too.
+// begin releases slots, and passes the checks of a message to workers, as far as the window allows. If the caller hangs up in the
+// meantime, the rest is decided here: those requests were made, too.
 func (s *stream) begin(ctx context.Context, message *list) error {
 	if err := message.validate("checks in a message", maxChecks, ""); err != nil {
 		return err
 	}
-	release, err := s.own.hold(len(message.data))
+	for data := range message.releases() {
+		if _, err := release(s.slots, data); err != nil {
+			return err
+		}
+	}
+	done, err := s.own.hold(len(message.data))
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer done()
 	entered := int(s.window.tryEnter(int64(message.n)))
 	left := message.n - entered
 	if left > 0 {
-		release, err := s.own.holdWaiting(len(message.data))
+		done, err := s.own.holdWaiting(len(message.data))
 		if err != nil {
 			return err
 		}
-		defer release()
+		defer done()
 	}
 	var gone error
 	for data := range message.items() {
@@ -154,34 +163,34 @@ func (s *stream) begin(ctx context.Context, message *list) error {
 			left -= entered
 		}
 		entered--
-		check, err := readCheck(data)
+		next, err := readCheck(data)
 		if err != nil {
 			return unreadable(err)
 		}
 		if gone != nil {
-			_, _ = s.Check(ctx, check.GetRequest()) // the result is not sent
+			_, _ = s.check(ctx, next.GetRequest(), s.slots) // the result is not sent
 			continue
 		}
 		select {
-		case s.work <- check:
+		case s.work <- next:
 		default:
-			s.workers.Go(func() { s.decideAll(ctx, check) })
+			s.workers.Go(func() { s.decideAll(ctx, next) })
 		}
 	}
 	return gone
 }
 
 // decideAll runs a worker: it decides a check, and others as they arrive.
-func (s *stream) decideAll(ctx context.Context, check *checkv1.StreamCheck) {
+func (s *stream) decideAll(ctx context.Context, next *checkv1.StreamCheck) {
 	for more := true; more; {
-		response, err := s.Check(ctx, check.GetRequest())
+		response, err := s.check(ctx, next.GetRequest(), s.slots)
 		code, text := codeOf(err)
-		s.results.put(&checkv1.StreamAnswer{Id: check.GetId(), Response: response, Code: code, Message: text})
+		s.results.put(&checkv1.StreamAnswer{Id: next.GetId(), Response: response, Code: code, Message: text})
 		if s.idle.Add(1) > maxIdle {
 			s.idle.Add(-1)
 			return
 		}
-		check, more = <-s.work
+		next, more = <-s.work
 		s.idle.Add(-1)
 	}
 }

@@ -63,6 +63,11 @@ func limiter(t testing.TB, rules ...headgate.Rule) *headgate.Limiter {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	return l
 }
 

@@ -158,7 +158,10 @@ type CheckRequest struct {
 	// metadata of the call: the requests of a stream or a batch belong to different traces. An invalid value is ignored.
 	Traceparent string `protobuf:"bytes,4,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	// Requests the headers for the response to the client.
-	WithHeaders   bool `protobuf:"varint,5,opt,name=with_headers,json=withHeaders,proto3" json:"with_headers,omitempty"`
+	WithHeaders bool `protobuf:"varint,5,opt,name=with_headers,json=withHeaders,proto3" json:"with_headers,omitempty"`
+	// Applies concurrency limits, too: if the request is allowed, it acquires slots, which the caller releases when the request
+	// has ended. Only for Check, CheckBatch and CheckStream.
+	Begin         bool `protobuf:"varint,6,opt,name=begin,proto3" json:"begin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -228,6 +231,13 @@ func (x *CheckRequest) GetWithHeaders() bool {
 	return false
 }
 
+func (x *CheckRequest) GetBegin() bool {
+	if x != nil {
+		return x.Begin
+	}
+	return false
+}
+
 // CheckResponse is a decision.
 type CheckResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -257,7 +267,14 @@ type CheckResponse struct {
 	// HTTP headers for the response to the client by name, if with_headers was set: RateLimit-Policy, RateLimit,
 	// X-RateLimit-Limit and so on, as selected in the server's config, and for a denied request Retry-After, up to 10% later
 	// than retry_after_us, so that clients do not retry at the same time.
-	Headers       map[string]string `protobuf:"bytes,10,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Headers map[string]string `protobuf:"bytes,10,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The slots of concurrency limits that the request has acquired, for Release and Renew; empty if there are none. It is a
+	// secret of the caller, and valid on this server only.
+	Slots []byte `protobuf:"bytes,11,opt,name=slots,proto3" json:"slots,omitempty"`
+	// How long the slots are kept without Renew; 0 if there are none. The server releases them afterwards.
+	LeaseUs int64 `protobuf:"varint,12,opt,name=lease_us,json=leaseUs,proto3" json:"lease_us,omitempty"`
+	// Rules whose concurrency limits were not applied, because begin was not set.
+	Skipped       []string `protobuf:"bytes,13,rep,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -358,6 +375,27 @@ func (x *CheckResponse) GetResetUs() int64 {
 func (x *CheckResponse) GetHeaders() map[string]string {
 	if x != nil {
 		return x.Headers
+	}
+	return nil
+}
+
+func (x *CheckResponse) GetSlots() []byte {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+func (x *CheckResponse) GetLeaseUs() int64 {
+	if x != nil {
+		return x.LeaseUs
+	}
+	return 0
+}
+
+func (x *CheckResponse) GetSkipped() []string {
+	if x != nil {
+		return x.Skipped
 	}
 	return nil
 }
@@ -710,10 +748,12 @@ func (x *BatchAnswer) GetMessage() string {
 	return ""
 }
 
-// CheckStreamRequest contains one or more checks, at most 16,384.
+// CheckStreamRequest contains one or more checks, at most 16,384, and the ends of earlier ones.
 type CheckStreamRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Checks        []*StreamCheck         `protobuf:"bytes,1,rep,name=checks,proto3" json:"checks,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Checks []*StreamCheck         `protobuf:"bytes,1,rep,name=checks,proto3" json:"checks,omitempty"`
+	// Releases slots that this stream has acquired. There is no answer. Other slots are ignored.
+	Releases      []*SlotRelease `protobuf:"bytes,2,rep,name=releases,proto3" json:"releases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -751,6 +791,13 @@ func (*CheckStreamRequest) Descriptor() ([]byte, []int) {
 func (x *CheckStreamRequest) GetChecks() []*StreamCheck {
 	if x != nil {
 		return x.Checks
+	}
+	return nil
+}
+
+func (x *CheckStreamRequest) GetReleases() []*SlotRelease {
+	if x != nil {
+		return x.Releases
 	}
 	return nil
 }
@@ -997,6 +1044,260 @@ func (x *RuleInfo) GetAttributes() []string {
 	return nil
 }
 
+// SlotRelease is the end of a request.
+type SlotRelease struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in CheckResponse.
+	Slots []byte `protobuf:"bytes,1,opt,name=slots,proto3" json:"slots,omitempty"`
+	// How long the request took; 0 means the time since it was decided.
+	DurationUs int64 `protobuf:"varint,2,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`
+	// Status of the response, as in HTTP; 0 if there is none.
+	Status int32 `protobuf:"varint,3,opt,name=status,proto3" json:"status,omitempty"`
+	// Whether the client left before the end.
+	Cancelled     bool `protobuf:"varint,4,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlotRelease) Reset() {
+	*x = SlotRelease{}
+	mi := &file_headgate_check_v1_check_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlotRelease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlotRelease) ProtoMessage() {}
+
+func (x *SlotRelease) ProtoReflect() protoreflect.Message {
+	mi := &file_headgate_check_v1_check_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlotRelease.ProtoReflect.Descriptor instead.
+func (*SlotRelease) Descriptor() ([]byte, []int) {
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SlotRelease) GetSlots() []byte {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+func (x *SlotRelease) GetDurationUs() int64 {
+	if x != nil {
+		return x.DurationUs
+	}
+	return 0
+}
+
+func (x *SlotRelease) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *SlotRelease) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
+}
+
+type ReleaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Releases      []*SlotRelease         `protobuf:"bytes,1,rep,name=releases,proto3" json:"releases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseRequest) Reset() {
+	*x = ReleaseRequest{}
+	mi := &file_headgate_check_v1_check_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseRequest) ProtoMessage() {}
+
+func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headgate_check_v1_check_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseRequest) Descriptor() ([]byte, []int) {
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReleaseRequest) GetReleases() []*SlotRelease {
+	if x != nil {
+		return x.Releases
+	}
+	return nil
+}
+
+type ReleaseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the server had the slots, in the order of the releases. If not, they are no longer in use, or another server has
+	// them: it releases them after their lease.
+	Found         []bool `protobuf:"varint,1,rep,packed,name=found,proto3" json:"found,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseResponse) Reset() {
+	*x = ReleaseResponse{}
+	mi := &file_headgate_check_v1_check_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseResponse) ProtoMessage() {}
+
+func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headgate_check_v1_check_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseResponse) Descriptor() ([]byte, []int) {
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReleaseResponse) GetFound() []bool {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
+type RenewRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in CheckResponse.
+	Slots         [][]byte `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewRequest) Reset() {
+	*x = RenewRequest{}
+	mi := &file_headgate_check_v1_check_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewRequest) ProtoMessage() {}
+
+func (x *RenewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headgate_check_v1_check_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
+func (*RenewRequest) Descriptor() ([]byte, []int) {
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RenewRequest) GetSlots() [][]byte {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+type RenewResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the server had the slots, in the order of the request. If not, as in ReleaseResponse: the request runs on without
+	// them.
+	Found         []bool `protobuf:"varint,1,rep,packed,name=found,proto3" json:"found,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewResponse) Reset() {
+	*x = RenewResponse{}
+	mi := &file_headgate_check_v1_check_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewResponse) ProtoMessage() {}
+
+func (x *RenewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headgate_check_v1_check_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
+func (*RenewResponse) Descriptor() ([]byte, []int) {
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RenewResponse) GetFound() []bool {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
 type ReserveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The cost is the maximum expected cost.
@@ -1009,7 +1310,7 @@ type ReserveRequest struct {
 
 func (x *ReserveRequest) Reset() {
 	*x = ReserveRequest{}
-	mi := &file_headgate_check_v1_check_proto_msgTypes[11]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1322,7 @@ func (x *ReserveRequest) String() string {
 func (*ReserveRequest) ProtoMessage() {}
 
 func (x *ReserveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_check_v1_check_proto_msgTypes[11]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +1335,7 @@ func (x *ReserveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveRequest.ProtoReflect.Descriptor instead.
 func (*ReserveRequest) Descriptor() ([]byte, []int) {
-	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{11}
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReserveRequest) GetRequest() *CheckRequest {
@@ -1064,7 +1365,7 @@ type ReserveResponse struct {
 
 func (x *ReserveResponse) Reset() {
 	*x = ReserveResponse{}
-	mi := &file_headgate_check_v1_check_proto_msgTypes[12]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1377,7 @@ func (x *ReserveResponse) String() string {
 func (*ReserveResponse) ProtoMessage() {}
 
 func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_check_v1_check_proto_msgTypes[12]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1390,7 @@ func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveResponse.ProtoReflect.Descriptor instead.
 func (*ReserveResponse) Descriptor() ([]byte, []int) {
-	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{12}
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReserveResponse) GetDecision() *CheckResponse {
@@ -1128,7 +1429,7 @@ type ExtendRequest struct {
 
 func (x *ExtendRequest) Reset() {
 	*x = ExtendRequest{}
-	mi := &file_headgate_check_v1_check_proto_msgTypes[13]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1441,7 @@ func (x *ExtendRequest) String() string {
 func (*ExtendRequest) ProtoMessage() {}
 
 func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_check_v1_check_proto_msgTypes[13]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1454,7 @@ func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
 func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{13}
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExtendRequest) GetReservation() []byte {
@@ -1197,7 +1498,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_headgate_check_v1_check_proto_msgTypes[14]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1510,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_check_v1_check_proto_msgTypes[14]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1523,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{14}
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CommitRequest) GetReservation() []byte {
@@ -1255,7 +1556,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_headgate_check_v1_check_proto_msgTypes[15]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1568,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headgate_check_v1_check_proto_msgTypes[15]
+	mi := &file_headgate_check_v1_check_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1581,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{15}
+	return file_headgate_check_v1_check_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelRequest) GetReservation() []byte {
@@ -1294,7 +1595,7 @@ var File_headgate_check_v1_check_proto protoreflect.FileDescriptor
 
 const file_headgate_check_v1_check_proto_rawDesc = "" +
 	"\n" +
-	"\x1dheadgate/check/v1/check.proto\x12\x11headgate.check.v1\"\x8b\x02\n" +
+	"\x1dheadgate/check/v1/check.proto\x12\x11headgate.check.v1\"\xa1\x02\n" +
 	"\fCheckRequest\x12O\n" +
 	"\n" +
 	"attributes\x18\x01 \x03(\v2/.headgate.check.v1.CheckRequest.AttributesEntryR\n" +
@@ -1302,10 +1603,11 @@ const file_headgate_check_v1_check_proto_rawDesc = "" +
 	"\x04cost\x18\x02 \x01(\x03R\x04cost\x12\x12\n" +
 	"\x04rule\x18\x03 \x01(\tR\x04rule\x12 \n" +
 	"\vtraceparent\x18\x04 \x01(\tR\vtraceparent\x12!\n" +
-	"\fwith_headers\x18\x05 \x01(\bR\vwithHeaders\x1a=\n" +
+	"\fwith_headers\x18\x05 \x01(\bR\vwithHeaders\x12\x14\n" +
+	"\x05begin\x18\x06 \x01(\bR\x05begin\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf2\x03\n" +
 	"\rCheckResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12$\n" +
 	"\x0eretry_after_us\x18\x02 \x01(\x03R\fretryAfterUs\x12\x19\n" +
@@ -1317,7 +1619,10 @@ const file_headgate_check_v1_check_proto_rawDesc = "" +
 	"\tremaining\x18\b \x01(\x03R\tremaining\x12\x19\n" +
 	"\breset_us\x18\t \x01(\x03R\aresetUs\x12G\n" +
 	"\aheaders\x18\n" +
-	" \x03(\v2-.headgate.check.v1.CheckResponse.HeadersEntryR\aheaders\x1a:\n" +
+	" \x03(\v2-.headgate.check.v1.CheckResponse.HeadersEntryR\aheaders\x12\x14\n" +
+	"\x05slots\x18\v \x01(\fR\x05slots\x12\x19\n" +
+	"\blease_us\x18\f \x01(\x03R\aleaseUs\x12\x18\n" +
+	"\askipped\x18\r \x03(\tR\askipped\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x04\n" +
@@ -1348,9 +1653,10 @@ const file_headgate_check_v1_check_proto_rawDesc = "" +
 	"\vBatchAnswer\x12<\n" +
 	"\bresponse\x18\x01 \x01(\v2 .headgate.check.v1.CheckResponseR\bresponse\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"L\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x88\x01\n" +
 	"\x12CheckStreamRequest\x126\n" +
-	"\x06checks\x18\x01 \x03(\v2\x1e.headgate.check.v1.StreamCheckR\x06checks\"X\n" +
+	"\x06checks\x18\x01 \x03(\v2\x1e.headgate.check.v1.StreamCheckR\x06checks\x12:\n" +
+	"\breleases\x18\x02 \x03(\v2\x1e.headgate.check.v1.SlotReleaseR\breleases\"X\n" +
 	"\vStreamCheck\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x129\n" +
 	"\arequest\x18\x02 \x01(\v2\x1f.headgate.check.v1.CheckRequestR\arequest\"\x9f\x01\n" +
@@ -1367,7 +1673,21 @@ const file_headgate_check_v1_check_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1e\n" +
 	"\n" +
 	"attributes\x18\x02 \x03(\tR\n" +
-	"attributes\"d\n" +
+	"attributes\"z\n" +
+	"\vSlotRelease\x12\x14\n" +
+	"\x05slots\x18\x01 \x01(\fR\x05slots\x12\x1f\n" +
+	"\vduration_us\x18\x02 \x01(\x03R\n" +
+	"durationUs\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\x05R\x06status\x12\x1c\n" +
+	"\tcancelled\x18\x04 \x01(\bR\tcancelled\"L\n" +
+	"\x0eReleaseRequest\x12:\n" +
+	"\breleases\x18\x01 \x03(\v2\x1e.headgate.check.v1.SlotReleaseR\breleases\"'\n" +
+	"\x0fReleaseResponse\x12\x14\n" +
+	"\x05found\x18\x01 \x03(\bR\x05found\"$\n" +
+	"\fRenewRequest\x12\x14\n" +
+	"\x05slots\x18\x01 \x03(\fR\x05slots\"%\n" +
+	"\rRenewResponse\x12\x14\n" +
+	"\x05found\x18\x01 \x03(\bR\x05found\"d\n" +
 	"\x0eReserveRequest\x129\n" +
 	"\arequest\x18\x01 \x01(\v2\x1f.headgate.check.v1.CheckRequestR\arequest\x12\x17\n" +
 	"\ahold_us\x18\x02 \x01(\x03R\x06holdUs\"\x8b\x01\n" +
@@ -1404,12 +1724,14 @@ const file_headgate_check_v1_check_proto_rawDesc = "" +
 	"\vORIGIN_RULE\x10\x01\x12\x0f\n" +
 	"\vORIGIN_TIER\x10\x02\x12\x13\n" +
 	"\x0fORIGIN_OVERRIDE\x10\x03\x12\x14\n" +
-	"\x10ORIGIN_CANDIDATE\x10\x042\xed\x05\n" +
+	"\x10ORIGIN_CANDIDATE\x10\x042\x8b\a\n" +
 	"\fCheckService\x12J\n" +
 	"\x05Check\x12\x1f.headgate.check.v1.CheckRequest\x1a .headgate.check.v1.CheckResponse\x12Y\n" +
 	"\n" +
 	"CheckBatch\x12$.headgate.check.v1.CheckBatchRequest\x1a%.headgate.check.v1.CheckBatchResponse\x12`\n" +
-	"\vCheckStream\x12%.headgate.check.v1.CheckStreamRequest\x1a&.headgate.check.v1.CheckStreamResponse(\x010\x01\x12I\n" +
+	"\vCheckStream\x12%.headgate.check.v1.CheckStreamRequest\x1a&.headgate.check.v1.CheckStreamResponse(\x010\x01\x12P\n" +
+	"\aRelease\x12!.headgate.check.v1.ReleaseRequest\x1a\".headgate.check.v1.ReleaseResponse\x12J\n" +
+	"\x05Renew\x12\x1f.headgate.check.v1.RenewRequest\x1a .headgate.check.v1.RenewResponse\x12I\n" +
 	"\x04Peek\x12\x1f.headgate.check.v1.CheckRequest\x1a .headgate.check.v1.CheckResponse\x12P\n" +
 	"\aReserve\x12!.headgate.check.v1.ReserveRequest\x1a\".headgate.check.v1.ReserveResponse\x12N\n" +
 	"\x06Extend\x12 .headgate.check.v1.ExtendRequest\x1a\".headgate.check.v1.ReserveResponse\x12L\n" +
@@ -1430,7 +1752,7 @@ func file_headgate_check_v1_check_proto_rawDescGZIP() []byte {
 }
 
 var file_headgate_check_v1_check_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_headgate_check_v1_check_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_headgate_check_v1_check_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_headgate_check_v1_check_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: headgate.check.v1.Algorithm
 	(Origin)(0),                 // 1: headgate.check.v1.Origin
@@ -1445,57 +1767,68 @@ var file_headgate_check_v1_check_proto_goTypes = []any{
 	(*CheckStreamResponse)(nil), // 10: headgate.check.v1.CheckStreamResponse
 	(*StreamAnswer)(nil),        // 11: headgate.check.v1.StreamAnswer
 	(*RuleInfo)(nil),            // 12: headgate.check.v1.RuleInfo
-	(*ReserveRequest)(nil),      // 13: headgate.check.v1.ReserveRequest
-	(*ReserveResponse)(nil),     // 14: headgate.check.v1.ReserveResponse
-	(*ExtendRequest)(nil),       // 15: headgate.check.v1.ExtendRequest
-	(*CommitRequest)(nil),       // 16: headgate.check.v1.CommitRequest
-	(*CancelRequest)(nil),       // 17: headgate.check.v1.CancelRequest
-	nil,                         // 18: headgate.check.v1.CheckRequest.AttributesEntry
-	nil,                         // 19: headgate.check.v1.CheckResponse.HeadersEntry
-	nil,                         // 20: headgate.check.v1.CommitRequest.AttributesEntry
+	(*SlotRelease)(nil),         // 13: headgate.check.v1.SlotRelease
+	(*ReleaseRequest)(nil),      // 14: headgate.check.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),     // 15: headgate.check.v1.ReleaseResponse
+	(*RenewRequest)(nil),        // 16: headgate.check.v1.RenewRequest
+	(*RenewResponse)(nil),       // 17: headgate.check.v1.RenewResponse
+	(*ReserveRequest)(nil),      // 18: headgate.check.v1.ReserveRequest
+	(*ReserveResponse)(nil),     // 19: headgate.check.v1.ReserveResponse
+	(*ExtendRequest)(nil),       // 20: headgate.check.v1.ExtendRequest
+	(*CommitRequest)(nil),       // 21: headgate.check.v1.CommitRequest
+	(*CancelRequest)(nil),       // 22: headgate.check.v1.CancelRequest
+	nil,                         // 23: headgate.check.v1.CheckRequest.AttributesEntry
+	nil,                         // 24: headgate.check.v1.CheckResponse.HeadersEntry
+	nil,                         // 25: headgate.check.v1.CommitRequest.AttributesEntry
 }
 var file_headgate_check_v1_check_proto_depIdxs = []int32{
-	18, // 0: headgate.check.v1.CheckRequest.attributes:type_name -> headgate.check.v1.CheckRequest.AttributesEntry
+	23, // 0: headgate.check.v1.CheckRequest.attributes:type_name -> headgate.check.v1.CheckRequest.AttributesEntry
 	4,  // 1: headgate.check.v1.CheckResponse.limits:type_name -> headgate.check.v1.LimitStatus
-	19, // 2: headgate.check.v1.CheckResponse.headers:type_name -> headgate.check.v1.CheckResponse.HeadersEntry
+	24, // 2: headgate.check.v1.CheckResponse.headers:type_name -> headgate.check.v1.CheckResponse.HeadersEntry
 	0,  // 3: headgate.check.v1.LimitStatus.algorithm:type_name -> headgate.check.v1.Algorithm
 	1,  // 4: headgate.check.v1.LimitStatus.origin:type_name -> headgate.check.v1.Origin
 	2,  // 5: headgate.check.v1.CheckBatchRequest.requests:type_name -> headgate.check.v1.CheckRequest
 	7,  // 6: headgate.check.v1.CheckBatchResponse.answers:type_name -> headgate.check.v1.BatchAnswer
 	3,  // 7: headgate.check.v1.BatchAnswer.response:type_name -> headgate.check.v1.CheckResponse
 	9,  // 8: headgate.check.v1.CheckStreamRequest.checks:type_name -> headgate.check.v1.StreamCheck
-	2,  // 9: headgate.check.v1.StreamCheck.request:type_name -> headgate.check.v1.CheckRequest
-	11, // 10: headgate.check.v1.CheckStreamResponse.answers:type_name -> headgate.check.v1.StreamAnswer
-	12, // 11: headgate.check.v1.CheckStreamResponse.rules:type_name -> headgate.check.v1.RuleInfo
-	3,  // 12: headgate.check.v1.StreamAnswer.response:type_name -> headgate.check.v1.CheckResponse
-	2,  // 13: headgate.check.v1.ReserveRequest.request:type_name -> headgate.check.v1.CheckRequest
-	3,  // 14: headgate.check.v1.ReserveResponse.decision:type_name -> headgate.check.v1.CheckResponse
-	2,  // 15: headgate.check.v1.ExtendRequest.used:type_name -> headgate.check.v1.CheckRequest
-	2,  // 16: headgate.check.v1.ExtendRequest.expected:type_name -> headgate.check.v1.CheckRequest
-	20, // 17: headgate.check.v1.CommitRequest.attributes:type_name -> headgate.check.v1.CommitRequest.AttributesEntry
-	2,  // 18: headgate.check.v1.CheckService.Check:input_type -> headgate.check.v1.CheckRequest
-	5,  // 19: headgate.check.v1.CheckService.CheckBatch:input_type -> headgate.check.v1.CheckBatchRequest
-	8,  // 20: headgate.check.v1.CheckService.CheckStream:input_type -> headgate.check.v1.CheckStreamRequest
-	2,  // 21: headgate.check.v1.CheckService.Peek:input_type -> headgate.check.v1.CheckRequest
-	13, // 22: headgate.check.v1.CheckService.Reserve:input_type -> headgate.check.v1.ReserveRequest
-	15, // 23: headgate.check.v1.CheckService.Extend:input_type -> headgate.check.v1.ExtendRequest
-	16, // 24: headgate.check.v1.CheckService.Commit:input_type -> headgate.check.v1.CommitRequest
-	17, // 25: headgate.check.v1.CheckService.Cancel:input_type -> headgate.check.v1.CancelRequest
-	2,  // 26: headgate.check.v1.CheckService.Refund:input_type -> headgate.check.v1.CheckRequest
-	3,  // 27: headgate.check.v1.CheckService.Check:output_type -> headgate.check.v1.CheckResponse
-	6,  // 28: headgate.check.v1.CheckService.CheckBatch:output_type -> headgate.check.v1.CheckBatchResponse
-	10, // 29: headgate.check.v1.CheckService.CheckStream:output_type -> headgate.check.v1.CheckStreamResponse
-	3,  // 30: headgate.check.v1.CheckService.Peek:output_type -> headgate.check.v1.CheckResponse
-	14, // 31: headgate.check.v1.CheckService.Reserve:output_type -> headgate.check.v1.ReserveResponse
-	14, // 32: headgate.check.v1.CheckService.Extend:output_type -> headgate.check.v1.ReserveResponse
-	3,  // 33: headgate.check.v1.CheckService.Commit:output_type -> headgate.check.v1.CheckResponse
-	3,  // 34: headgate.check.v1.CheckService.Cancel:output_type -> headgate.check.v1.CheckResponse
-	3,  // 35: headgate.check.v1.CheckService.Refund:output_type -> headgate.check.v1.CheckResponse
-	27, // [27:36] is the sub-list for method output_type
-	18, // [18:27] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	13, // 9: headgate.check.v1.CheckStreamRequest.releases:type_name -> headgate.check.v1.SlotRelease
+	2,  // 10: headgate.check.v1.StreamCheck.request:type_name -> headgate.check.v1.CheckRequest
+	11, // 11: headgate.check.v1.CheckStreamResponse.answers:type_name -> headgate.check.v1.StreamAnswer
+	12, // 12: headgate.check.v1.CheckStreamResponse.rules:type_name -> headgate.check.v1.RuleInfo
+	3,  // 13: headgate.check.v1.StreamAnswer.response:type_name -> headgate.check.v1.CheckResponse
+	13, // 14: headgate.check.v1.ReleaseRequest.releases:type_name -> headgate.check.v1.SlotRelease
+	2,  // 15: headgate.check.v1.ReserveRequest.request:type_name -> headgate.check.v1.CheckRequest
+	3,  // 16: headgate.check.v1.ReserveResponse.decision:type_name -> headgate.check.v1.CheckResponse
+	2,  // 17: headgate.check.v1.ExtendRequest.used:type_name -> headgate.check.v1.CheckRequest
+	2,  // 18: headgate.check.v1.ExtendRequest.expected:type_name -> headgate.check.v1.CheckRequest
+	25, // 19: headgate.check.v1.CommitRequest.attributes:type_name -> headgate.check.v1.CommitRequest.AttributesEntry
+	2,  // 20: headgate.check.v1.CheckService.Check:input_type -> headgate.check.v1.CheckRequest
+	5,  // 21: headgate.check.v1.CheckService.CheckBatch:input_type -> headgate.check.v1.CheckBatchRequest
+	8,  // 22: headgate.check.v1.CheckService.CheckStream:input_type -> headgate.check.v1.CheckStreamRequest
+	14, // 23: headgate.check.v1.CheckService.Release:input_type -> headgate.check.v1.ReleaseRequest
+	16, // 24: headgate.check.v1.CheckService.Renew:input_type -> headgate.check.v1.RenewRequest
+	2,  // 25: headgate.check.v1.CheckService.Peek:input_type -> headgate.check.v1.CheckRequest
+	18, // 26: headgate.check.v1.CheckService.Reserve:input_type -> headgate.check.v1.ReserveRequest
+	20, // 27: headgate.check.v1.CheckService.Extend:input_type -> headgate.check.v1.ExtendRequest
+	21, // 28: headgate.check.v1.CheckService.Commit:input_type -> headgate.check.v1.CommitRequest
+	22, // 29: headgate.check.v1.CheckService.Cancel:input_type -> headgate.check.v1.CancelRequest
+	2,  // 30: headgate.check.v1.CheckService.Refund:input_type -> headgate.check.v1.CheckRequest
+	3,  // 31: headgate.check.v1.CheckService.Check:output_type -> headgate.check.v1.CheckResponse
+	6,  // 32: headgate.check.v1.CheckService.CheckBatch:output_type -> headgate.check.v1.CheckBatchResponse
+	10, // 33: headgate.check.v1.CheckService.CheckStream:output_type -> headgate.check.v1.CheckStreamResponse
+	15, // 34: headgate.check.v1.CheckService.Release:output_type -> headgate.check.v1.ReleaseResponse
+	17, // 35: headgate.check.v1.CheckService.Renew:output_type -> headgate.check.v1.RenewResponse
+	3,  // 36: headgate.check.v1.CheckService.Peek:output_type -> headgate.check.v1.CheckResponse
+	19, // 37: headgate.check.v1.CheckService.Reserve:output_type -> headgate.check.v1.ReserveResponse
+	19, // 38: headgate.check.v1.CheckService.Extend:output_type -> headgate.check.v1.ReserveResponse
+	3,  // 39: headgate.check.v1.CheckService.Commit:output_type -> headgate.check.v1.CheckResponse
+	3,  // 40: headgate.check.v1.CheckService.Cancel:output_type -> headgate.check.v1.CheckResponse
+	3,  // 41: headgate.check.v1.CheckService.Refund:output_type -> headgate.check.v1.CheckResponse
+	31, // [31:42] is the sub-list for method output_type
+	20, // [20:31] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_headgate_check_v1_check_proto_init() }
@@ -1509,7 +1842,7 @@ func file_headgate_check_v1_check_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headgate_check_v1_check_proto_rawDesc), len(file_headgate_check_v1_check_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

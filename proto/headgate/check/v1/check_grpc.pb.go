@@ -26,6 +26,8 @@ const (
 	CheckService_Check_FullMethodName       = "/headgate.check.v1.CheckService/Check"
 	CheckService_CheckBatch_FullMethodName  = "/headgate.check.v1.CheckService/CheckBatch"
 	CheckService_CheckStream_FullMethodName = "/headgate.check.v1.CheckService/CheckStream"
+	CheckService_Release_FullMethodName     = "/headgate.check.v1.CheckService/Release"
+	CheckService_Renew_FullMethodName       = "/headgate.check.v1.CheckService/Renew"
 	CheckService_Peek_FullMethodName        = "/headgate.check.v1.CheckService/Peek"
 	CheckService_Reserve_FullMethodName     = "/headgate.check.v1.CheckService/Reserve"
 	CheckService_Extend_FullMethodName      = "/headgate.check.v1.CheckService/Extend"
@@ -41,9 +43,9 @@ const (
 // CheckService decides requests by the rules of the server.
 //
 // Errors: INVALID_ARGUMENT for an invalid request, NOT_FOUND for an unknown rule, PERMISSION_DENIED for a refund by an
-// unauthorized caller, INTERNAL for a failure of the server, and RESOURCE_EXHAUSTED for a message that is too large or a
-// caller that exceeds its share of the server's resources. A denied request is not an error: it is a response with
-// allowed = false. An unavailable store is not an error either: path is then "local" or "failed".
+// unauthorized caller, INTERNAL for a failure of the server, and RESOURCE_EXHAUSTED for a message that is too large, a
+// caller that exceeds its share of the server's resources, or more slots than the server can keep. A denied request is not an
+// error: it is a response with allowed = false. An unavailable store is not an error either: path is then "local" or "failed".
 type CheckServiceClient interface {
 	// Check decides a request and charges it to all limits that apply, or to none.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
@@ -51,7 +53,14 @@ type CheckServiceClient interface {
 	CheckBatch(ctx context.Context, in *CheckBatchRequest, opts ...grpc.CallOption) (*CheckBatchResponse, error)
 	// CheckStream decides requests as they arrive, concurrently. Answers arrive in any order; if too many requests are in
 	// flight, the server stops reading until some are answered. It is the most efficient method.
+	//
+	// Slots belong to the stream that acquired them. They are released by a message of the stream, or all at once when it ends,
+	// and need not be renewed.
 	CheckStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CheckStreamRequest, CheckStreamResponse], error)
+	// Release releases the slots of requests that have ended, up to 1,000. Only the server that sent the slots knows them.
+	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
+	// Renew keeps the slots of up to 1,000 requests for another lease. Call it every third of a lease.
+	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
 	// Peek decides a request without charging it.
 	Peek(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
 	// Reserve reserves the cost of a request until the actual cost is known, and Commit or Cancel is called. Reserved units
@@ -111,6 +120,26 @@ func (c *checkServiceClient) CheckStream(ctx context.Context, opts ...grpc.CallO
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CheckService_CheckStreamClient = grpc.BidiStreamingClient[CheckStreamRequest, CheckStreamResponse]
+
+func (c *checkServiceClient) Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseResponse)
+	err := c.cc.Invoke(ctx, CheckService_Release_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *checkServiceClient) Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenewResponse)
+	err := c.cc.Invoke(ctx, CheckService_Renew_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *checkServiceClient) Peek(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -179,9 +208,9 @@ func (c *checkServiceClient) Refund(ctx context.Context, in *CheckRequest, opts 
 // CheckService decides requests by the rules of the server.
 //
 // Errors: INVALID_ARGUMENT for an invalid request, NOT_FOUND for an unknown rule, PERMISSION_DENIED for a refund by an
-// unauthorized caller, INTERNAL for a failure of the server, and RESOURCE_EXHAUSTED for a message that is too large or a
-// caller that exceeds its share of the server's resources. A denied request is not an error: it is a response with
-// allowed = false. An unavailable store is not an error either: path is then "local" or "failed".
+// unauthorized caller, INTERNAL for a failure of the server, and RESOURCE_EXHAUSTED for a message that is too large, a
+// caller that exceeds its share of the server's resources, or more slots than the server can keep. A denied request is not an
+// error: it is a response with allowed = false. An unavailable store is not an error either: path is then "local" or "failed".
 type CheckServiceServer interface {
 	// Check decides a request and charges it to all limits that apply, or to none.
 	Check(context.Context, *CheckRequest) (*CheckResponse, error)
@@ -189,7 +218,14 @@ type CheckServiceServer interface {
 	CheckBatch(context.Context, *CheckBatchRequest) (*CheckBatchResponse, error)
 	// CheckStream decides requests as they arrive, concurrently. Answers arrive in any order; if too many requests are in
 	// flight, the server stops reading until some are answered. It is the most efficient method.
+	//
+	// Slots belong to the stream that acquired them. They are released by a message of the stream, or all at once when it ends,
+	// and need not be renewed.
 	CheckStream(grpc.BidiStreamingServer[CheckStreamRequest, CheckStreamResponse]) error
+	// Release releases the slots of requests that have ended, up to 1,000. Only the server that sent the slots knows them.
+	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
+	// Renew keeps the slots of up to 1,000 requests for another lease. Call it every third of a lease.
+	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	// Peek decides a request without charging it.
 	Peek(context.Context, *CheckRequest) (*CheckResponse, error)
 	// Reserve reserves the cost of a request until the actual cost is known, and Commit or Cancel is called. Reserved units
@@ -225,6 +261,12 @@ func (UnimplementedCheckServiceServer) CheckBatch(context.Context, *CheckBatchRe
 }
 func (UnimplementedCheckServiceServer) CheckStream(grpc.BidiStreamingServer[CheckStreamRequest, CheckStreamResponse]) error {
 	return status.Error(codes.Unimplemented, "method CheckStream not implemented")
+}
+func (UnimplementedCheckServiceServer) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
+}
+func (UnimplementedCheckServiceServer) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
 }
 func (UnimplementedCheckServiceServer) Peek(context.Context, *CheckRequest) (*CheckResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Peek not implemented")
@@ -307,6 +349,42 @@ func _CheckService_CheckStream_Handler(srv interface{}, stream grpc.ServerStream
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CheckService_CheckStreamServer = grpc.BidiStreamingServer[CheckStreamRequest, CheckStreamResponse]
+
+func _CheckService_Release_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CheckServiceServer).Release(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CheckService_Release_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CheckServiceServer).Release(ctx, req.(*ReleaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CheckService_Renew_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CheckServiceServer).Renew(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CheckService_Renew_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CheckServiceServer).Renew(ctx, req.(*RenewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _CheckService_Peek_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckRequest)
@@ -430,6 +508,14 @@ var CheckService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CheckBatch",
 			Handler:    _CheckService_CheckBatch_Handler,
+		},
+		{
+			MethodName: "Release",
+			Handler:    _CheckService_Release_Handler,
+		},
+		{
+			MethodName: "Renew",
+			Handler:    _CheckService_Renew_Handler,
 		},
 		{
 			MethodName: "Peek",
