@@ -21,6 +21,9 @@ type decision struct {
 	Time        *time.Time      `json:"time"`
 	Reservation string          `json:"reservation,omitempty"`
 	Covered     *int64          `json:"covered,omitempty"`
+	Slots       string          `json:"slots,omitempty"`
+	Lease       seconds         `json:"lease,omitempty"`
+	Skipped     []string        `json:"skipped,omitempty"`
 	Limits      []limit         `json:"limits"`
 	Headers     json.RawMessage `json:"headers"`
 }
@@ -68,7 +71,7 @@ func (h *handler) describe(d *headgate.Decision, err error) (*decision, error) {
 	}
 	a := &decision{
 		Allowed: d.Allowed, RetryAfter: seconds(d.RetryAfter), Delay: seconds(d.Delay),
-		Path: string(d.Path), Version: d.Version, Time: instant(d.Time),
+		Path: string(d.Path), Version: d.Version, Time: instant(d.Time), Skipped: d.Skipped,
 		Limits: make([]limit, len(d.Limits)), Headers: h.fields(d),
 	}
 	if l := limitfields.Tightest(d); l != nil {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,11 @@ type exchange struct {
 
 // token stands for a reservation in testdata and in the examples of openapi.yaml.
 const token = "aGctcmVzZXJ2YXRpb24" //nolint:gosec // It is not a secret.
+
+// slotsText stands for slots, which are random.
+const slotsText = "c2xvdHMgb2YgcmVxdWVzdA"
+
+var slotsMember = regexp.MustCompile(`"slots":"([^"]*)"`)
 
 // unjittered removes the random part of forward-auth's waits: the limits in testdata are such that the waits are 6 s or 1 s.
 var unjittered = strings.NewReplacer("in 7 seconds", "in 6 seconds", `"retry_after":7`, `"retry_after":6`,
@@ -67,11 +73,11 @@ func golden(t *testing.T, data string, visit func(exchange)) string {
 	name, rest, _ := strings.Cut(data, "\n\n")
 	h := handlerFor(t, name)
 	var out []string
-	last := ""
+	last, lastSlots := "", ""
 	for part := range strings.SplitSeq(rest, "\n===\n") {
 		sent, _, _ := strings.Cut(part, "\n---\n")
 		sent = strings.TrimRight(sent, "\n")
-		e := parse(t, sent, last)
+		e := parse(t, sent, token, last, slotsText, lastSlots)
 		e.response = serve(h, e.request)
 		var held struct{ Reservation string }
 		if json.Unmarshal(e.response.Body.Bytes(), &held) == nil && held.Reservation != "" {
@@ -81,6 +87,10 @@ func golden(t *testing.T, data string, visit func(exchange)) string {
 		text := e.response.Body.String()
 		if last != "" {
 			text = strings.ReplaceAll(text, last, token)
+		}
+		for _, match := range slotsMember.FindAllStringSubmatch(text, -1) {
+			lastSlots = match[1]
+			text = strings.ReplaceAll(text, lastSlots, slotsText)
 		}
 		e.response.Body = bytes.NewBufferString(unjittered.Replace(text))
 		visit(e)
@@ -105,6 +115,8 @@ func handlerFor(t *testing.T, name string) http.Handler {
 		}})
 	case "store unavailable":
 		return newTest(t, limiterOn(t, unavailableStore{}), Options{MayRefund: check.AllRefund})
+	case "requests in flight":
+		return newTest(t, concurrencyLimiter(t), Options{})
 	case "engine broken":
 		return newTest(t, brokenEngine{limiter(t)}, Options{MayRefund: check.AllRefund})
 	}
@@ -114,7 +126,9 @@ func handlerFor(t *testing.T, name string) http.Handler {
 
 // parse reads a request: its first line, headers, a blank line and the body, in which #n# stands for n letters. The peer is a
 // trusted proxy.
-func parse(t *testing.T, text, reservation string) exchange {
+//
+// replacements are pairs of a text in the body and what to send instead of it, which may be empty for the text itself.
+func parse(t *testing.T, text string, replacements ...string) exchange {
 	t.Helper()
 	head, body, _ := strings.Cut(text, "\n\n")
 	lines := strings.Split(head, "\n")
@@ -123,8 +137,10 @@ func parse(t *testing.T, text, reservation string) exchange {
 		t.Fatalf("%q: not a request", lines[0])
 	}
 	e := exchange{body: body}
-	if reservation != "" {
-		body = strings.ReplaceAll(body, token, reservation)
+	for i := 0; i < len(replacements); i += 2 {
+		if replacements[i+1] != "" {
+			body = strings.ReplaceAll(body, replacements[i], replacements[i+1])
+		}
 	}
 	if before, n, ok := strings.Cut(body, "#"); ok {
 		number, after, _ := strings.Cut(n, "#")

@@ -73,9 +73,11 @@ func newHandler(engine check.Engine, o Options) *handler {
 	h.large.Return(maxLarge)
 	h.spare.Return(maxSpare)
 	h.operations = map[string]operation{
-		"/v1/check":       {maxBody, h.decide(engine.Check)},
+		"/v1/check":       {maxBody, h.check},
 		"/v1/check/batch": {maxBatch, h.checkBatch},
 		"/v1/peek":        {maxBody, h.decide(engine.Peek)},
+		"/v1/release":     {maxBody, h.release},
+		"/v1/renew":       {maxBody, h.renew},
 		"/v1/reserve":     {maxBody, h.reserve},
 		"/v1/extend":      {maxBody, h.extend},
 		"/v1/commit":      {maxBody, h.commit},

@@ -36,18 +36,72 @@ func (h *handler) decide(decide decideFunc) func(context.Context, []byte) (any, 
 	}
 }
 
+// check decides one request. If it begins, the response has its slots.
+func (h *handler) check(ctx context.Context, body []byte) (any, error) {
+	begin := false
+	ctx, req, err := h.readRequest(ctx, body, member{"begin", &begin, booleanType})
+	if err != nil {
+		return nil, err
+	}
+	if !begin {
+		d, err := h.engine.Check(ctx, req)
+		return h.describe(&d, err)
+	}
+	d, held, err := h.options.Slots.Begin(ctx, req, h.engine.Begin)
+	response, err := h.describe(&d, err)
+	if err == nil {
+		response.Slots, response.Lease = tokenText(held.Token), seconds(held.Lease)
+	}
+	return response, err
+}
+
+// found says whether the server had the slots.
+type found struct {
+	Found any `json:"found"`
+}
+
+func (h *handler) release(_ context.Context, body []byte) (any, error) {
+	var text string
+	var elapsed float64
+	var o headgate.Outcome
+	if err := decode(body, request, member{"slots", &text, tokenType}, member{"duration", &elapsed, secondsType},
+		member{"status", &o.Status, "a whole number"}, member{"cancelled", &o.Cancelled, booleanType}); err != nil {
+		return nil, err
+	}
+	if text == "" {
+		return nil, check.Problemf(http.StatusBadRequest, "slots: required: send those of /v1/check; if it returned none, no call is needed")
+	}
+	o.Duration = span(elapsed)
+	return found{h.options.Slots.Release(slotsOf(text), o)}, nil
+}
+
+func (h *handler) renew(_ context.Context, body []byte) (any, error) {
+	var texts []string
+	if err := decode(body, slots, member{"slots", &texts, "a list of strings"}); err != nil {
+		return nil, err
+	}
+	if len(texts) == 0 {
+		return nil, check.Problemf(http.StatusBadRequest, "slots: required: send those of /v1/check, in a list")
+	}
+	each := make([]bool, len(texts))
+	for i, text := range texts {
+		each[i] = h.options.Slots.Renew(slotsOf(text))
+	}
+	return found{each}, nil
+}
+
 // checkBatch decides each request separately: an invalid request gets a problem as its response, and does not affect the others.
 func (h *handler) checkBatch(ctx context.Context, body []byte) (any, error) {
 	var requests []json.RawMessage
 	if err := decode(body, batch, member{"requests", &requests, "a list of requests"}); err != nil {
 		return nil, err
 	}
-	responses, decide := make([]any, len(requests)), h.decide(h.engine.Check)
+	responses := make([]any, len(requests))
 	borrowed := h.spare.Take(int64(min(len(requests), check.BatchWorkers) - 1))
 	defer h.spare.Return(borrowed)
 	check.Each(len(requests), 1+borrowed, func(i int) {
 		var err error
-		if responses[i], err = decide(ctx, requests[i]); err != nil {
+		if responses[i], err = h.check(ctx, requests[i]); err != nil {
 			responses[i] = h.problem(ctx, err)
 		}
 	})
@@ -58,7 +112,7 @@ func (h *handler) checkBatch(ctx context.Context, body []byte) (any, error) {
 
 func (h *handler) reserve(ctx context.Context, body []byte) (any, error) {
 	var seconds float64
-	ctx, req, err := h.readRequest(ctx, body, member{"hold", &seconds, holdType})
+	ctx, req, err := h.readRequest(ctx, body, member{"hold", &seconds, secondsType})
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +129,7 @@ func (h *handler) extend(ctx context.Context, body []byte) (any, error) {
 	var usedBody, expectedBody json.RawMessage
 	var seconds float64
 	if err := decode(body, request, member{"reservation", &text, tokenType}, member{"used", &usedBody, requestType},
-		member{"expected", &expectedBody, requestType}, member{"hold", &seconds, holdType}); err != nil {
+		member{"expected", &expectedBody, requestType}, member{"hold", &seconds, secondsType}); err != nil {
 		return nil, err
 	}
 	token, err := tokenOf(text)

@@ -22,7 +22,8 @@ import (
 const (
 	attributesType = "an object of strings"
 	tokenType      = "a string"
-	holdType       = "a number of seconds"
+	secondsType    = "a number of seconds"
+	booleanType    = "true or false"
 	requestType    = "an object with a cost or attributes"
 )
 
@@ -42,6 +43,7 @@ type bound struct {
 var (
 	request = bound{check.MaxAttributes, "attributes"}
 	batch   = bound{check.MaxBatch, "requests"}
+	slots   = bound{check.MaxBatch, "slots"}
 )
 
 // decode reads an object. Names of members are case-sensitive; null is the same as a missing member.
@@ -212,8 +214,14 @@ func span(seconds float64) time.Duration {
 	return time.Duration(max(-maxSeconds, min(seconds, maxSeconds)) * float64(time.Second))
 }
 
-// tokenText returns a reservation's token as text, or "" if there is none.
+// tokenText returns the token of a reservation or of slots as text, or "" if there is none.
 func tokenText(token []byte) string { return base64.RawURLEncoding.EncodeToString(token) }
+
+// slotsOf returns the slots of a text. Text that is not of this API has slots that no server knows.
+func slotsOf(text string) []byte {
+	token, _ := base64.RawURLEncoding.DecodeString(text)
+	return token
+}
 
 func tokenOf(text string) ([]byte, error) {
 	token, err := base64.RawURLEncoding.DecodeString(text)

@@ -62,6 +62,23 @@ func limiter(t testing.TB) *headgate.Limiter {
 	return limiterOn(t, memstore.New(memstore.Options{Clock: clock}))
 }
 
+// concurrencyLimiter returns a limiter that allows one report of a tenant in flight.
+func concurrencyLimiter(t testing.TB) *headgate.Limiter {
+	t.Helper()
+	l, err := headgate.New(memstore.New(memstore.Options{Clock: clock}), headgate.Rule{
+		ID: "reports", Match: headgate.Match{Path: "/reports"}, By: []string{"tenant"}, Strict: true, Limit: headgate.Concurrent(1),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
 // unavailableStore is a store that does not respond.
 type unavailableStore struct{}
 
@@ -80,6 +97,10 @@ type brokenEngine struct{ check.Engine }
 var errBroken = errors.New("engine failure")
 
 func (brokenEngine) Check(context.Context, headgate.Request) (headgate.Decision, error) {
+	return headgate.Decision{}, errBroken
+}
+
+func (brokenEngine) Begin(context.Context, headgate.Request) (headgate.Decision, error) {
 	return headgate.Decision{}, errBroken
 }
 
