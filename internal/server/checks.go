@@ -31,7 +31,7 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 		editors = adminapi.NewGuard(tokens, s.Log).MayRefund
 	}
 	options := func(allowRefunds bool) check.Options {
-		o := check.Options{Identity: s.resolver, Headers: s.config.Headers, MayRefund: editors, Log: s.Log}
+		o := check.Options{Identity: s.resolver, Headers: s.config.Headers, MayRefund: editors, Slots: s.slots, Log: s.Log}
 		if allowRefunds {
 			o.MayRefund = check.AllRefund
 		}

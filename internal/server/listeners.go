@@ -127,7 +127,18 @@ func (s *server) drain(ctx context.Context) {
 		}
 		stopping.Wait()
 	}
+	s.releaseSlots(ctx)
 	s.Log.Info("stopped", "duration", time.Since(began).Round(time.Millisecond).String(), "timed_out", ctx.Err() != nil)
+}
+
+// releaseSlots releases the slots of all callers, which otherwise stay in use until their lease ends.
+func (s *server) releaseSlots(ctx context.Context) {
+	s.slots.Close()                                                             //nolint:contextcheck // releases do not belong to a request
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime) // the drain time may be over
+	defer cancel()
+	if err := s.limiter.Close(ctx); err != nil {
+		s.Log.Warn("slots of requests in flight were not released; they are in use until their lease ends", "error", err)
+	}
 }
 
 func (s *server) addHTTP(name, address string, server *http.Server) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
+	"github.com/headgate/headgate/internal/server/check"
 	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/listen"
 	"github.com/headgate/headgate/internal/server/meter"
@@ -31,6 +32,8 @@ const (
 	noticeTime = time.Second
 	// drainTime is how long pending requests and streams have to end.
 	drainTime = 10 * time.Second
+	// releaseTime is how long the store has to record that the slots of callers are released.
+	releaseTime = time.Second
 )
 
 // Options are the parameters of Run that are not in the config.
@@ -56,6 +59,7 @@ type server struct {
 	redis        *redisstore.Store // nil if counters are in memory
 	store        *storewrap.Store  // wraps redis
 	limiter      *headgate.Limiter
+	slots        *check.Slots
 	db           *pgrules.DB  // nil if rules are in files
 	usage        *meter.Meter // nil if rules are in files
 	resolver     *identity.Resolver
@@ -72,7 +76,7 @@ const heapFloor = 64 << 20
 // Run serves until ctx ends, and then until pending requests are complete. If the rules to start with are invalid, the error is a
 // *RulesError.
 func Run(ctx context.Context, c *config.Config, o Options) error {
-	s := &server{Options: o, config: c, metrics: telemetry.New(o.Version), health: &health{log: o.Log}}
+	s := &server{Options: o, config: c, metrics: telemetry.New(o.Version), health: &health{log: o.Log}, slots: check.NewSlots()}
 	defer runtime.KeepAlive(make([]byte, heapFloor))
 	var err error
 	if s.tracer, err = tracing.New(ctx, tracing.Options{

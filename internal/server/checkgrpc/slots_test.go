@@ -147,6 +147,42 @@ func TestBeginErrors(t *testing.T) {
 	expectInFlight(t, l, "after errors", 0)
 }
 
+// endsEngine begins all requests and reports how they end.
+type endsEngine struct {
+	*headgate.Limiter
+	ends chan headgate.Outcome
+}
+
+func (e *endsEngine) Begin(context.Context, headgate.Request) (headgate.Decision, error) {
+	d := headgate.Decision{Allowed: true, Limits: []headgate.LimitDecision{{Limit: headgate.Concurrent(3)}}}
+	d.OnDone(func(o headgate.Outcome) { e.ends <- o })
+	return d, nil
+}
+
+// TestReleaseOutcome checks that the engine gets the outcome of a request.
+func TestReleaseOutcome(t *testing.T) {
+	t.Parallel()
+	e := &endsEngine{limiter(t), make(chan headgate.Outcome, 2)}
+	client := serve(t, checkgrpc.New(e, checkgrpc.Options{}).Register)
+	unary, err := client.Check(t.Context(), acme(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func(slots []byte) []*checkv1.SlotRelease {
+		return []*checkv1.SlotRelease{{Slots: slots, DurationUs: 1_250_000, Status: 404, Cancelled: true}}
+	}
+	if _, err := client.Release(t.Context(), &checkv1.ReleaseRequest{Releases: end(begun(t, unary))}); err != nil {
+		t.Error(err)
+	}
+	stream := open(t, client)
+	send(t, stream, &checkv1.CheckStreamRequest{Releases: end(beginOn(t, stream, 1)[0])})
+	for range 2 {
+		if o := <-e.ends; o != (headgate.Outcome{Duration: 1250 * time.Millisecond, Status: 404, Cancelled: true}) {
+			t.Errorf("%+v", o)
+		}
+	}
+}
+
 // beginOn begins n requests on a stream and returns their slots.
 func beginOn(t *testing.T, stream clientSide, n int) (slots [][]byte) {
 	t.Helper()
