@@ -21,12 +21,13 @@ const watchedRules = `rules:
     by: [user]
     limits: {peak: 8/minute, day: 100/day}
     tiers: {free: {limits: {peak: 4/minute, day: 50/day}}}
+  - {id: exports, match: {path: /exports}, by: [tenant], limit: {concurrent: 2, lease: 10m}, on_store_failure: deny}
 `
 
 // watchedServers starts two servers on one Redis and waits until they have found each other. args select the first server.
 func watchedServers(t *testing.T, show string) (first, second *testServer, args []string) {
 	t.Helper()
-	token := startJSON[tokenReport](t, 0, "token", "create", "ann")
+	token := startJSON[tokenReport](t, 0, "token", "create", "ann", "--role", "editor")
 	dir, file := configure(t, fmt.Sprintf("redis: {address: redis://%s, deadline: 1s}\nadmin: {tokens_file: tokens}\nshow_subjects: %s\n",
 		testenv.Start(t, testenv.Redis).Addr(), show), watchedRules)
 	writeFile(t, filepath.Join(dir, "tokens"), token.Line)
@@ -172,7 +173,7 @@ func TestTopUnresponsiveNode(t *testing.T) {
 	}
 	t.Cleanup(gone.Close)
 	_, file := configure(t, fmt.Sprintf("redis: {address: redis://%s, deadline: 1s}\nadmin: {tokens_file: tokens}\n", redis.Addr()), watchedRules)
-	token := startJSON[tokenReport](t, 0, "token", "create", "ann")
+	token := startJSON[tokenReport](t, 0, "token", "create", "ann", "--role", "editor")
 	writeFile(t, filepath.Join(filepath.Dir(file), "tokens"), token.Line)
 	tokenFile := filepath.Join(filepath.Dir(file), "token")
 	writeFile(t, tokenFile, token.Token)
