@@ -30,8 +30,8 @@
 // The Checker decides a message as a request that has the connection's attributes and
 //
 //   - descriptor.message: "received", unless the attributes passed to Open already have another value, such as "sent".
-//   - descriptor.bytes: the size of the message, if a rule uses it. A rule with cost: {from: descriptor.bytes} counts bytes instead of
-//     messages. An empty message costs 1.
+//   - descriptor.bytes: the size of the message, if it is known and a rule uses it. A rule with cost: {from: descriptor.bytes} counts
+//     bytes instead of messages. An empty message costs 1.
 //
 // All rules that match such a request apply, including rules that do not mention descriptor.message: they count messages like
 // requests. A rule only for messages has the condition descriptor.message: received, and a rule only for requests, such as the upgrade

@@ -23,7 +23,7 @@ const (
 // Gate decides the messages of one connection. It must not be used by several goroutines at the same time: use it in the goroutine that
 // reads the connection. It needs no closing.
 type Gate struct {
-	*Limits
+	limits  *Limits
 	resolve func(names ...string) headgate.Attributes
 	// attributes are those of names, with the attributes of messages; countsBytes is whether names has descriptor.bytes.
 	attributes  headgate.Attributes
@@ -35,7 +35,7 @@ type Gate struct {
 	timer *time.Timer       // reused by all waits
 }
 
-// Message decides a message of a size in bytes. It blocks while the message is delayed, and returns early with Close if ctx ends.
+// Message decides a message of a size in bytes, negative if it is unknown. It blocks while the message is delayed, and returns early with Close if ctx ends.
 func (g *Gate) Message(ctx context.Context, bytes int) Verdict {
 	return g.MessageWithCost(ctx, bytes, 1)
 }
@@ -46,13 +46,13 @@ func (g *Gate) MessageWithCost(ctx context.Context, bytes int, cost int64) Verdi
 	if cost <= 0 {
 		return Verdict{}
 	}
-	patience := g.options.MaxDelay
-	if g.charge.Limit != (headgate.Limit{}) {
+	patience := g.limits.options.MaxDelay
+	if g.limits.charge.Limit != (headgate.Limit{}) {
 		if v := g.connection(ctx, cost, &patience); v.Action != Pass {
 			return v
 		}
 	}
-	if g.checker == nil {
+	if g.limits.checker == nil {
 		return Verdict{}
 	}
 	return g.rules(ctx, bytes, cost, &patience)
@@ -60,15 +60,15 @@ func (g *Gate) MessageWithCost(ctx context.Context, bytes int, cost int64) Verdi
 
 // connection decides a message by the limit of the connection. patience is how long the message may still be delayed.
 func (g *Gate) connection(ctx context.Context, cost int64, patience *time.Duration) Verdict {
-	charges, results := [1]headgate.Charge{g.charge}, [1]headgate.Result{}
+	charges, results := [1]headgate.Charge{g.limits.charge}, [1]headgate.Result{}
 	charges[0].Cost = cost
 	for {
 		result := &results[0]
-		headgate.Decide(charges[:], g.state[:], results[:], g.now())
+		headgate.Decide(charges[:], g.state[:], results[:], g.limits.now())
 		if result.Allowed { // a leaky bucket has no delay here: delay waits
 			return Verdict{}
 		}
-		if g.options.OnExcess == Drop {
+		if g.limits.options.OnExcess == Drop {
 			return Verdict{Action: Drop, RetryAfter: result.RetryAfter}
 		}
 		if v := g.delay(ctx, result.RetryAfter, patience, false); v.Action == Pass {
@@ -86,25 +86,32 @@ func (g *Gate) connection(ctx context.Context, cost int64, patience *time.Durati
 
 // rules decides a message by the rules of the Checker.
 func (g *Gate) rules(ctx context.Context, bytes int, cost int64, patience *time.Duration) Verdict {
-	fixed := g.fixedRules()
+	fixed := g.limits.fixedRules()
 	if fixed != nil && fixed == g.unmatched {
 		return Verdict{}
 	}
 	for {
 		g.describe(bytes)
-		d, err := g.checker.Check(ctx, headgate.Request{Attributes: g.attributes, Cost: cost})
+		d, err := g.limits.checker.Check(ctx, headgate.Request{Attributes: g.attributes, Cost: cost})
 		if err != nil || d.Path == headgate.PathFailed {
-			limitfields.LogUndecided(ctx, g.options.Log, &g.failures, &d, err, "message_bytes", bytes)
+			limitfields.LogUndecided(ctx, g.limits.options.Log, &g.limits.failures, &d, err, "request_path", g.attributes["path"])
 		}
-		if d.Allowed {
+		charged := d.Allowed
+		if charged {
 			if fixed != nil && d.Path == headgate.PathNone && d.Version == fixed.Version() {
 				g.unmatched = fixed
 			}
-			return g.wait(ctx, d.Delay)
+			var v Verdict
+			if d, v = g.queue(ctx, d); d.Allowed || v.Action != Pass {
+				return v
+			}
 		}
 		v := deniedMessage(d)
-		if g.options.OnExcess == Drop {
+		if g.limits.options.OnExcess == Drop {
 			return Verdict{Action: Drop, RetryAfter: v.RetryAfter, Decision: v.Decision}
+		}
+		if charged {
+			return v // another check would charge the message again
 		}
 		wait := v.RetryAfter
 		if wait == 0 {
@@ -120,12 +127,24 @@ func (g *Gate) rules(ctx context.Context, bytes int, cost int64, patience *time.
 	}
 }
 
+// queue waits for the delay that leaky buckets impose on an allowed message. Options.Wait may deny it.
+func (g *Gate) queue(ctx context.Context, d headgate.Decision) (headgate.Decision, Verdict) {
+	if d.Delay <= 0 || g.limits.options.Wait == nil {
+		return d, g.wait(ctx, d.Delay)
+	}
+	waited := d // only a delayed message needs memory for it
+	if g.limits.options.Wait(ctx, &waited) != nil {
+		return waited, ending
+	}
+	return waited, Verdict{}
+}
+
 // deniedMessage returns the verdict that closes the connection of a denied message.
 func deniedMessage(d headgate.Decision) Verdict { return closing(&d, "too many messages", "message") }
 
 // describe sets the attributes of a message.
 func (g *Gate) describe(bytes int) {
-	if names := g.checker.Attributes(); g.attributes == nil || !slices.Equal(names, g.names) {
+	if names := g.limits.checker.Attributes(); g.attributes == nil || !slices.Equal(names, g.names) {
 		g.attributes, g.names = headgate.Attributes{}, names
 		maps.Copy(g.attributes, g.resolve(names...))
 		if g.attributes[attrMessage] == "" {
@@ -133,8 +152,12 @@ func (g *Gate) describe(bytes int) {
 		}
 		g.countsBytes = slices.Contains(names, attrBytes)
 	}
-	if g.countsBytes && bytes >= 0 {
+	switch {
+	case !g.countsBytes:
+	case bytes >= 0:
 		g.attributes[attrBytes] = strconv.Itoa(bytes)
+	default:
+		delete(g.attributes, attrBytes) // of the previous message
 	}
 }
 
@@ -143,11 +166,11 @@ func (g *Gate) describe(bytes int) {
 // With several connections of a client, which compete for the same units, yield must be set. A message then waits up to a 64th longer
 // the less it has waited so far: the message that has waited longest is decided first, and no connection starves.
 func (g *Gate) delay(ctx context.Context, wait time.Duration, patience *time.Duration, yield bool) Verdict {
-	if g.options.OnExcess != Delay || wait <= 0 || wait > *patience {
+	if g.limits.options.OnExcess != Delay || wait <= 0 || wait > *patience {
 		return Verdict{Action: Close}
 	}
 	if yield {
-		wait = min(wait+time.Duration(float64(wait)/64*float64(*patience)/float64(g.options.MaxDelay)), *patience)
+		wait = min(wait+time.Duration(float64(wait)/64*float64(*patience)/float64(g.limits.options.MaxDelay)), *patience)
 	}
 	*patience -= wait
 	return g.wait(ctx, wait)
@@ -168,6 +191,6 @@ func (g *Gate) wait(ctx context.Context, span time.Duration) Verdict {
 		return Verdict{}
 	case <-ctx.Done():
 		g.timer.Stop()
-		return Verdict{Action: Close, Code: codeEnding, Reason: "connection is closing"}
+		return ending
 	}
 }

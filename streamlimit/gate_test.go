@@ -116,6 +116,22 @@ func TestBytes(t *testing.T) {
 	}
 }
 
+// TestUnknownSize tests that a message of unknown size costs what the rule says, not the size of the previous message.
+func TestUnknownSize(t *testing.T) {
+	t.Parallel()
+	rule := ofMessages(headgate.PerHour(100))
+	rule.Cost = headgate.Cost{From: "descriptor.bytes", Default: 20}
+	gate := newLimits(t, newLimiter(t, inMemory(), rule), streamlimit.Options{OnExcess: streamlimit.Drop}).Open(ada)
+	for i, test := range []struct {
+		bytes int
+		want  streamlimit.Action
+	}{{60, streamlimit.Pass}, {-1, streamlimit.Pass}, {-1, streamlimit.Pass}, {-1, streamlimit.Drop}, {0, streamlimit.Drop}} {
+		if v := gate.Message(t.Context(), test.bytes); v.Action != test.want {
+			t.Errorf("message %d: %+v", i, v)
+		}
+	}
+}
+
 // TestEmptyMessages tests that messages without a byte count.
 func TestEmptyMessages(t *testing.T) {
 	t.Parallel()

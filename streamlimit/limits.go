@@ -34,6 +34,10 @@ type Options struct {
 	// MaxDelay is how long a message in excess may be delayed, by all limits together. The default (0) is 5 seconds; a negative value
 	// means that none is delayed. Delays by leaky buckets of rules do not count.
 	MaxDelay time.Duration
+	// Wait waits for d.Delay, the delay that leaky buckets impose on a message. It may deny the message in d instead, for example because
+	// too many messages wait: the message is then dropped, or its connection closed. It returns an error only if ctx ends first. The
+	// default waits for every message.
+	Wait func(ctx context.Context, d *headgate.Decision) error
 	// Log receives an error when the store does not decide, at most every 10 seconds. The default is slog.Default().
 	Log *slog.Logger
 }
@@ -107,7 +111,7 @@ func (l *Limits) Open(attributes headgate.Attributes) *Gate {
 // OpenFunc returns the gate of a new connection. The gate calls resolve for the attributes of the client before the first message, and
 // again when changed rules use other attributes. names lists the attributes that the rules use.
 func (l *Limits) OpenFunc(resolve func(names ...string) headgate.Attributes) *Gate {
-	return &Gate{Limits: l, resolve: resolve}
+	return &Gate{limits: l, resolve: resolve}
 }
 
 // fixedRules returns the rules in force if the same of them match all messages of a connection, so that a gate need not check messages

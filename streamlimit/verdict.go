@@ -47,6 +47,9 @@ type Verdict struct {
 	Decision *headgate.Decision
 }
 
+// ending is the verdict on a message whose context ended while it waited.
+var ending = Verdict{Action: Close, Code: codeEnding, Reason: "connection is closing"}
+
 // CloseFor returns the verdict on a connection by a decision on its request, for servers whose clients are browsers: Pass or Close.
 //
 // A browser does not show a program the status of a failed upgrade: a 429 is the code 1006 without a reason, like any other failure.
