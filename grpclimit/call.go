@@ -13,12 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/limitfields"
-)
-
-// messageAttribute distinguishes the check of a message from the check of its stream.
-const (
-	messageAttribute = "descriptor.message"
-	messageReceived  = "received"
+	"github.com/headgate/headgate/streamlimit"
 )
 
 // call is one call or stream. It is used by one goroutine at a time.
@@ -28,28 +23,32 @@ type call struct {
 	// attributes are the values of names. They are resolved once, and again if changed rules use other names.
 	attributes headgate.Attributes
 	names      []string
-	// begun is whether the call was decided. Its messages are not calls of their own, and acquire no units.
+	// begun is whether the call was decided. It acquires units only once.
 	begun bool
 	hold  hold
+	gate  *streamlimit.Gate // of the messages, if they are checked
 }
 
 func (c *call) unary(ctx context.Context, req any, handler grpc.UnaryHandler) (any, error) {
-	if denial := c.check(ctx, req, true); denial != nil {
+	if denial := c.check(ctx, req); denial != nil {
 		return nil, denial.Err()
 	}
 	return handler(ctx, req)
 }
 
 func (c *call) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	checked := &checkedStream{ServerStream: stream, check: c.check}
 	if info.IsClientStream {
-		if denial := c.check(stream.Context(), nil, true); denial != nil {
+		ctx := stream.Context()
+		if denial := c.check(ctx, nil); denial != nil {
 			return denial.Err()
 		}
 		if c.options.PerMessage == nil || !c.options.PerMessage(info.FullMethod) {
 			return handler(srv, stream)
 		}
+		c.gate = c.messages.OpenFunc(func(names ...string) headgate.Attributes { return c.ofMessages(ctx, names) })
+		checked.check = c.checkMessage
 	}
-	checked := &checkedStream{ServerStream: stream, call: c, perMessage: info.IsClientStream}
 	err := handler(srv, checked)
 	if denial := checked.denial.Load(); denial != nil {
 		return denial.Err() // even if the handler treated the error as the end of the stream
@@ -57,30 +56,18 @@ func (c *call) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServer
 	return err
 }
 
-// check returns nil if the call or message is allowed. first is false for the messages of a stream whose start was checked.
-func (c *call) check(ctx context.Context, message any, first bool) *status.Status {
-	cost := int64(1)
-	if c.options.Cost != nil {
-		cost = c.options.Cost(c.method, message)
-	}
+// check decides a call and waits for its delay. It returns nil if the call is allowed.
+func (c *call) check(ctx context.Context, message any) *status.Status {
+	cost := c.cost(message)
 	if cost <= 0 {
 		return nil
 	}
-	c.resolve(ctx)
-	if !first {
-		c.attributes[messageAttribute] = messageReceived
-	}
-	return c.admit(ctx, headgate.Request{Attributes: c.attributes, Cost: cost}, first)
-}
-
-// admit decides one request and waits for its delay. It returns nil if the request is allowed. Only the first of a call acquires units
-// of concurrency limits and sends the metadata of Options.Metadata.
-func (c *call) admit(ctx context.Context, req headgate.Request, first bool) *status.Status {
+	c.resolve(ctx, c.checker.Attributes())
 	decide := c.checker.Check
-	if first && !c.begun {
+	if !c.begun {
 		decide, c.begun = c.begin, true
 	}
-	d, err := decide(ctx, req)
+	d, err := decide(ctx, headgate.Request{Attributes: c.attributes, Cost: cost})
 	if d.Holds() {
 		c.hold.add(d) //nolint:contextcheck // releases do not belong to a request
 	}
@@ -98,15 +85,41 @@ func (c *call) admit(ctx context.Context, req headgate.Request, first bool) *sta
 	if err := ctx.Err(); err != nil {
 		return status.FromContextError(err) // charged, but the client no longer waits for the handler
 	}
-	if first && c.options.Metadata {
+	if c.options.Metadata {
 		setHeader(ctx, &d)
 	}
 	return nil
 }
 
-// resolve sets the attributes, unless they are already resolved for the names that the rules use.
-func (c *call) resolve(ctx context.Context) {
-	names := c.checker.Attributes()
+// checkMessage decides a message of a stream whose start was checked, and waits for its delay. It returns nil if the message is allowed.
+func (c *call) checkMessage(ctx context.Context, message any) *status.Status {
+	const unknownSize = -1
+	if v := c.gate.MessageWithCost(ctx, unknownSize, c.cost(message)); v.Decision != nil {
+		return c.deny(ctx, c.method, *v.Decision)
+	}
+	if err := ctx.Err(); err != nil {
+		return status.FromContextError(err)
+	}
+	return nil
+}
+
+// cost returns the cost of a call or message, 0 or less if it is not checked.
+func (c *call) cost(message any) int64 {
+	if c.options.Cost == nil {
+		return 1
+	}
+	return c.options.Cost(c.method, message)
+}
+
+// ofMessages returns the attributes of the stream's messages.
+func (c *call) ofMessages(ctx context.Context, names []string) headgate.Attributes {
+	c.resolve(ctx, names)
+	c.attributes["descriptor.message"] = "received" // whatever Options.Attributes says
+	return c.attributes
+}
+
+// resolve sets the attributes, unless they are already resolved for these names, which the rules use.
+func (c *call) resolve(ctx context.Context, names []string) {
 	if c.attributes != nil && slices.Equal(names, c.names) {
 		return
 	}
@@ -125,8 +138,7 @@ func (c *call) resolve(ctx context.Context) {
 // server-streaming call.
 type checkedStream struct {
 	grpc.ServerStream
-	call       *call
-	perMessage bool
+	check func(ctx context.Context, message any) *status.Status
 	// denial is set once. Other goroutines of the handler may read it.
 	denial atomic.Pointer[status.Status]
 }
@@ -139,7 +151,7 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	if denial := s.call.check(s.Context(), m, !s.perMessage); denial != nil {
+	if denial := s.check(s.Context(), m); denial != nil {
 		s.denial.Store(denial)
 		return denial.Err()
 	}

@@ -12,7 +12,7 @@
 //
 // A unary or server-streaming call is checked once, when the client's message has arrived. A client stream is checked when it
 // starts. With Options.PerMessage, each of its messages is also checked, as a separate request with the attribute
-// descriptor.message.
+// descriptor.message. Package streamlimit does this.
 //
 // # Concurrency limits
 //

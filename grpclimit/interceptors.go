@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/identity"
 	"github.com/headgate/headgate/internal/delay"
 	"github.com/headgate/headgate/internal/ratelog"
+	"github.com/headgate/headgate/streamlimit"
 )
 
 const defaultMaxWaiters = 1_000
@@ -64,7 +65,8 @@ type Options struct {
 	// OnDenied is called for every denied call and message, for example to count or log it. The decision also names rules that
 	// are not exposed to clients. The default does nothing.
 	OnDenied func(ctx context.Context, fullMethod string, decision *headgate.Decision)
-	// Log receives an error when the store does not decide, at most every 10 seconds. The default is slog.Default().
+	// Log receives an error when the store does not decide, at most every 10 seconds for calls and every 10 seconds for messages. The
+	// default is slog.Default().
 	Log *slog.Logger
 }
 
@@ -74,6 +76,7 @@ type Interceptors struct {
 	checker  Checker
 	begin    func(context.Context, headgate.Request) (headgate.Decision, error) // Begin or Check of the checker
 	options  Options
+	messages *streamlimit.Limits
 	waiters  delay.Waiters
 	failures ratelog.Limiter
 }
@@ -103,6 +106,15 @@ func New(checker Checker, options Options) (*Interceptors, error) {
 	}
 	if b, ok := checker.(beginner); ok {
 		i.begin = b.Begin
+	}
+	var err error
+	// Hiding all other methods of the checker has every message checked, even if no rule matches it: the checker may decide by more
+	// than rules.
+	i.messages, err = streamlimit.New(struct{ Checker }{checker}, streamlimit.Options{
+		OnExcess: streamlimit.Close, Wait: i.waiters.Hold, Log: options.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("grpclimit: %w", err)
 	}
 	return i, nil
 }

@@ -42,7 +42,7 @@ var architecture = map[string]arrows{
 	},
 	"grpclimit": {
 		code: []string{
-			"identity", "internal/delay", "internal/limitfields", "internal/ratelog",
+			"identity", "internal/delay", "internal/limitfields", "internal/ratelog", "streamlimit",
 			"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{"memstore", "go.uber.org/goleak"},
