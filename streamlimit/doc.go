@@ -47,6 +47,8 @@
 // control slows the client. A message that does not fit within Options.MaxDelay closes the connection at once, because waiting would
 // not help. With Drop, the caller skips the message. With Close, the first message in excess closes the connection.
 //
+// If several goroutines use one Gate, their messages pass in the order of arrival.
+//
 // Leaky buckets delay a message as their rule says (max_delay), whatever the options say.
 //
 // # Close codes
@@ -59,5 +61,5 @@
 //
 // A message counts when the program has received it completely. Set the library's limit on the size of a message, because fragments of
 // a message that never ends are not counted. Control frames are usually handled by the library: count pings with Gate.Message in the
-// library's ping handler, if that runs in the goroutine that reads.
+// library's ping handler.
 package streamlimit

@@ -20,11 +20,12 @@ const (
 	pollUndecided = time.Second
 )
 
-// Gate decides the messages of one connection. It must not be used by several goroutines at the same time: use it in the goroutine that
-// reads the connection. It needs no closing.
+// Gate decides the messages of one connection, one after the other. It is safe for concurrent use, and needs no closing. To have a delay
+// slow the client down, use it in the goroutine that reads the connection.
 type Gate struct {
 	limits  *Limits
 	resolve func(names ...string) headgate.Attributes
+	turn    chan struct{} // has an element while a message is decided, which may use what follows
 	// attributes are those of names, with the attributes of messages; countsBytes is whether names has descriptor.bytes.
 	attributes  headgate.Attributes
 	names       []string
@@ -32,10 +33,11 @@ type Gate struct {
 	unmatched   *headgate.RuleSet // rules of which none matches the connection's messages; nil if unknown
 
 	state [1]headgate.State // of Options.Connection
-	timer *time.Timer       // reused by all waits
+	timer *time.Timer       // reused by waits of messages that are being decided
 }
 
-// Message decides a message of a size in bytes, negative if it is unknown. It blocks while the message is delayed, and returns early with Close if ctx ends.
+// Message decides a message of a size in bytes, negative if it is unknown. It blocks while the message is delayed, and returns early
+// with Close if ctx ends.
 func (g *Gate) Message(ctx context.Context, bytes int) Verdict {
 	return g.MessageWithCost(ctx, bytes, 1)
 }
@@ -47,18 +49,48 @@ func (g *Gate) MessageWithCost(ctx context.Context, bytes int, cost int64) Verdi
 		return Verdict{}
 	}
 	patience := g.limits.options.MaxDelay
+	if v := g.enter(ctx, &patience); v.Action != Pass {
+		return v
+	}
+	queued, v := g.decide(ctx, bytes, cost, &patience)
+	if queued != nil {
+		return g.queue(ctx, queued)
+	}
+	return v
+}
+
+// enter waits until the messages that came before are decided. patience is how long the message may still be delayed.
+func (g *Gate) enter(ctx context.Context, patience *time.Duration) Verdict {
+	select {
+	case g.turn <- struct{}{}:
+		return Verdict{}
+	default:
+	}
+	begin := time.Now()
+	select {
+	case g.turn <- struct{}{}: // in the order of arrival, so that the earlier ones have waited at most MaxDelay
+		*patience -= time.Since(begin)
+		return Verdict{}
+	case <-ctx.Done():
+		return ending
+	}
+}
+
+// decide decides a message and has the next one enter. It returns the decision if the message is allowed but queued by leaky buckets.
+func (g *Gate) decide(ctx context.Context, bytes int, cost int64, patience *time.Duration) (queued *headgate.Decision, v Verdict) {
+	defer func() { <-g.turn }()
 	if g.limits.charge.Limit != (headgate.Limit{}) {
-		if v := g.connection(ctx, cost, &patience); v.Action != Pass {
-			return v
+		if v = g.connection(ctx, cost, patience); v.Action != Pass {
+			return nil, v
 		}
 	}
 	if g.limits.checker == nil {
-		return Verdict{}
+		return nil, v
 	}
-	return g.rules(ctx, bytes, cost, &patience)
+	return g.rules(ctx, bytes, cost, patience)
 }
 
-// connection decides a message by the limit of the connection. patience is how long the message may still be delayed.
+// connection decides a message by the limit of the connection.
 func (g *Gate) connection(ctx context.Context, cost int64, patience *time.Duration) Verdict {
 	charges, results := [1]headgate.Charge{g.limits.charge}, [1]headgate.Result{}
 	charges[0].Cost = cost
@@ -85,10 +117,10 @@ func (g *Gate) connection(ctx context.Context, cost int64, patience *time.Durati
 }
 
 // rules decides a message by the rules of the Checker.
-func (g *Gate) rules(ctx context.Context, bytes int, cost int64, patience *time.Duration) Verdict {
+func (g *Gate) rules(ctx context.Context, bytes int, cost int64, patience *time.Duration) (queued *headgate.Decision, v Verdict) {
 	fixed := g.limits.fixedRules()
 	if fixed != nil && fixed == g.unmatched {
-		return Verdict{}
+		return nil, Verdict{}
 	}
 	for {
 		g.describe(bytes)
@@ -96,22 +128,19 @@ func (g *Gate) rules(ctx context.Context, bytes int, cost int64, patience *time.
 		if err != nil || d.Path == headgate.PathFailed {
 			limitfields.LogUndecided(ctx, g.limits.options.Log, &g.limits.failures, &d, err, "request_path", g.attributes["path"])
 		}
-		charged := d.Allowed
-		if charged {
+		if d.Allowed {
 			if fixed != nil && d.Path == headgate.PathNone && d.Version == fixed.Version() {
 				g.unmatched = fixed
 			}
-			var v Verdict
-			if d, v = g.queue(ctx, d); d.Allowed || v.Action != Pass {
-				return v
+			if d.Delay > 0 {
+				delayed := d // only a queued message needs memory for it
+				queued = &delayed
 			}
+			return queued, Verdict{}
 		}
-		v := deniedMessage(d)
-		if g.limits.options.OnExcess == Drop {
-			return Verdict{Action: Drop, RetryAfter: v.RetryAfter, Decision: v.Decision}
-		}
-		if charged {
-			return v // another check would charge the message again
+		v := g.deny(d)
+		if v.Action == Drop {
+			return nil, v
 		}
 		wait := v.RetryAfter
 		if wait == 0 {
@@ -120,27 +149,35 @@ func (g *Gate) rules(ctx context.Context, bytes int, cost int64, patience *time.
 		switch delayed := g.delay(ctx, wait, patience, true); {
 		case delayed.Action == Pass:
 		case delayed.Code == codeEnding:
-			return delayed
+			return nil, delayed
 		default:
-			return v
+			return nil, v
 		}
 	}
 }
 
-// queue waits for the delay that leaky buckets impose on an allowed message. Options.Wait may deny it.
-func (g *Gate) queue(ctx context.Context, d headgate.Decision) (headgate.Decision, Verdict) {
-	if d.Delay <= 0 || g.limits.options.Wait == nil {
-		return d, g.wait(ctx, d.Delay)
+// queue waits for the delay that leaky buckets impose on a message, which has its place in the queue.
+func (g *Gate) queue(ctx context.Context, d *headgate.Decision) Verdict {
+	if g.limits.options.Wait == nil {
+		return wait(ctx, time.NewTimer(d.Delay))
 	}
-	waited := d // only a delayed message needs memory for it
-	if g.limits.options.Wait(ctx, &waited) != nil {
-		return waited, ending
+	switch err := g.limits.options.Wait(ctx, d); {
+	case err != nil:
+		return ending
+	case !d.Allowed:
+		return g.deny(*d)
 	}
-	return waited, Verdict{}
+	return Verdict{}
 }
 
-// deniedMessage returns the verdict that closes the connection of a denied message.
-func deniedMessage(d headgate.Decision) Verdict { return closing(&d, "too many messages", "message") }
+// deny returns the verdict on a denied message that is not delayed.
+func (g *Gate) deny(d headgate.Decision) Verdict {
+	v := closing(&d, "too many messages", "message")
+	if g.limits.options.OnExcess == Drop {
+		return Verdict{Action: Drop, RetryAfter: v.RetryAfter, Decision: v.Decision}
+	}
+	return v
+}
 
 // describe sets the attributes of a message.
 func (g *Gate) describe(bytes int) {
@@ -165,32 +202,29 @@ func (g *Gate) describe(bytes int) {
 //
 // With several connections of a client, which compete for the same units, yield must be set. A message then waits up to a 64th longer
 // the less it has waited so far: the message that has waited longest is decided first, and no connection starves.
-func (g *Gate) delay(ctx context.Context, wait time.Duration, patience *time.Duration, yield bool) Verdict {
-	if g.limits.options.OnExcess != Delay || wait <= 0 || wait > *patience {
+func (g *Gate) delay(ctx context.Context, span time.Duration, patience *time.Duration, yield bool) Verdict {
+	if g.limits.options.OnExcess != Delay || span <= 0 || span > *patience {
 		return Verdict{Action: Close}
 	}
 	if yield {
-		wait = min(wait+time.Duration(float64(wait)/64*float64(*patience)/float64(g.limits.options.MaxDelay)), *patience)
+		span = min(span+time.Duration(float64(span)/64*float64(*patience)/float64(g.limits.options.MaxDelay)), *patience)
 	}
-	*patience -= wait
-	return g.wait(ctx, wait)
-}
-
-// wait waits. It returns Close if ctx ends first.
-func (g *Gate) wait(ctx context.Context, span time.Duration) Verdict {
-	if span <= 0 {
-		return Verdict{}
-	}
+	*patience -= span
 	if g.timer == nil {
 		g.timer = time.NewTimer(span)
 	} else {
 		g.timer.Reset(span)
 	}
+	return wait(ctx, g.timer)
+}
+
+// wait waits for a timer. It returns Close if ctx ends first.
+func wait(ctx context.Context, timer *time.Timer) Verdict {
 	select {
-	case <-g.timer.C:
+	case <-timer.C:
 		return Verdict{}
 	case <-ctx.Done():
-		g.timer.Stop()
+		timer.Stop()
 		return ending
 	}
 }

@@ -111,7 +111,7 @@ func (l *Limits) Open(attributes headgate.Attributes) *Gate {
 // OpenFunc returns the gate of a new connection. The gate calls resolve for the attributes of the client before the first message, and
 // again when changed rules use other attributes. names lists the attributes that the rules use.
 func (l *Limits) OpenFunc(resolve func(names ...string) headgate.Attributes) *Gate {
-	return &Gate{limits: l, resolve: resolve}
+	return &Gate{limits: l, resolve: resolve, turn: make(chan struct{}, 1)}
 }
 
 // fixedRules returns the rules in force if the same of them match all messages of a connection, so that a gate need not check messages
