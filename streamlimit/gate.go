@@ -96,7 +96,14 @@ func (g *Gate) connection(ctx context.Context, cost int64, patience *time.Durati
 	charges[0].Cost = cost
 	for {
 		result := &results[0]
-		headgate.Decide(charges[:], g.state[:], results[:], g.limits.now())
+		now := g.limits.clock.now()
+		headgate.Decide(charges[:], g.state[:], results[:], now)
+		if result.RetryAfter > 0 && g.state[0].Time >= now.Add(result.RetryAfter).UnixMicro() {
+			// The last charge is later than the end of the window: the wall clock was set back. The window begins anew, as for a new
+			// connection, which need not wait until the clock has caught up.
+			g.state[0] = headgate.State{}
+			headgate.Decide(charges[:], g.state[:], results[:], now)
+		}
 		if result.Allowed { // a leaky bucket has no delay here: delay waits
 			return Verdict{}
 		}

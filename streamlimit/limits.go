@@ -28,6 +28,8 @@ type Checker interface {
 type Options struct {
 	// Connection is the limit of each connection, counted in memory. It can have any algorithm except Concurrency. The default is the zero
 	// value: connections have no limit of their own.
+	//
+	// Changes of the wall clock, and time during which the machine is suspended, matter only to windows on the clock or of the calendar.
 	Connection headgate.Limit
 	// OnExcess is what happens to a message that exceeds a limit: Delay, Drop or Close. The default is Delay.
 	OnExcess Action
@@ -47,7 +49,7 @@ type Limits struct {
 	checker  Checker
 	options  Options
 	charge   headgate.Charge // of a message on Options.Connection
-	start    time.Time
+	clock    clock
 	failures ratelog.Limiter
 
 	ruleSets ruleSets                   // the Checker, if it has rules
@@ -82,7 +84,7 @@ func New(checker Checker, options Options) (*Limits, error) {
 	if options.Log == nil {
 		options.Log = slog.Default()
 	}
-	l := &Limits{checker: checker, options: options, start: time.Now()}
+	l := &Limits{checker: checker, options: options, clock: newClock(&options.Connection)}
 	l.ruleSets, _ = checker.(ruleSets)
 	if options.Connection == (headgate.Limit{}) {
 		if checker == nil {
@@ -135,6 +137,3 @@ func (l *Limits) fixedRules() *headgate.RuleSet {
 	}
 	return set
 }
-
-// now returns the time. It follows the monotonic clock: a step of the wall clock must not stop the messages of a connection.
-func (l *Limits) now() time.Time { return l.start.Add(time.Since(l.start)) }
