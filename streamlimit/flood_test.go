@@ -19,6 +19,8 @@ func TestFlood(t *testing.T) {
 	second := func(a headgate.Algorithm) headgate.Limit {
 		return headgate.Limit{Algorithm: a, Count: perSecond, Window: time.Second}
 	}
+	bytes := ofMessages(headgate.Limit{Count: 100 * chat.Count, Window: chat.Window, Burst: 100 * chat.Burst}) // 100 per message
+	bytes.Cost = headgate.Cost{From: "descriptor.bytes"}
 	even := ofMessages(second(headgate.LeakyBucket))
 	even.MaxDelay = time.Second
 	for name, test := range map[string]struct {
@@ -34,6 +36,7 @@ func TestFlood(t *testing.T) {
 		"sliding window":   {connection: headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 240, Window: time.Minute}, maxDelay: 2 * time.Minute, gates: 1},
 		"sliding log":      {connection: second(headgate.SlidingLog), gates: 1},
 		"rule":             {rules: []headgate.Rule{ofMessages(chat)}, gates: 1, burst: 20},
+		"rule, bytes":      {rules: []headgate.Rule{bytes}, gates: 3, burst: 20},
 		"rule, windows":    {rules: []headgate.Rule{ofMessages(second(headgate.FixedWindow))}, gates: 1},
 		"rule, many tabs":  {rules: []headgate.Rule{ofMessages(chat)}, gates: 5, burst: 20},
 		"leaky rule":       {rules: []headgate.Rule{even}, gates: 3},
