@@ -33,8 +33,9 @@ type Options struct {
 	Connection headgate.Limit
 	// OnExcess is what happens to a message that exceeds a limit: Delay, Drop or Close. The default is Delay.
 	OnExcess Action
-	// MaxDelay is how long a message in excess may be delayed, by all limits together. The default (0) is 5 seconds; a negative value
-	// means that none is delayed. Delays by leaky buckets of rules do not count.
+	// MaxDelay is how long a message in excess may be delayed, by all limits together and with the wait for earlier messages of its
+	// connection. The default (0) is 5 seconds; a negative value means that none is delayed. Delays by leaky buckets of rules do not
+	// count.
 	MaxDelay time.Duration
 	// Wait waits for d.Delay, the delay that leaky buckets impose on a message. It may deny the message in d instead, for example because
 	// too many messages wait: the message is then dropped, or its connection closed. It returns an error only if ctx ends first. The
