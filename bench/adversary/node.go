@@ -63,7 +63,10 @@ func (n *Worker) Start(s Spec, ok *bool) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return redis.Ready(ctx)
+	if err := redis.Ready(ctx); err != nil || s.Listen == "" {
+		return err
+	}
+	return n.serve()
 }
 
 // start applies the rules of the specification.

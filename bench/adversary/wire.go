@@ -21,6 +21,8 @@ type Spec struct {
 	Groups groups
 	// Document contains the rules, one per group; if it is empty, the rules consist of the limits.
 	Document string
+	// Listen, if not empty, is the address of an HTTP server whose handler calls Backend.
+	Listen, Backend string
 }
 
 // groups are the limits that apply together to a request, by index. Each group is a rule.
@@ -55,7 +57,7 @@ type Command struct {
 
 // attributes returns the attributes of a request.
 func (c *Command) attributes() map[string]string {
-	all := map[string]string{"user": c.Subject, "route": groupName(c.Group) + c.Suffix}
+	all := map[string]string{"user": c.Subject, "route": groupName(c.Group) + c.Suffix, subjectAttribute: c.Subject}
 	if c.Path != "" {
 		all["method"], all["path"] = c.Method, c.Path
 	}

@@ -36,6 +36,7 @@ func scenarios() []scenario {
 		{name: "change", run: change},
 		{name: "reservations", run: reservations},
 		{name: "budgets", run: budgets, served: true},
+		{name: "slots", run: slots},
 	}
 }
 

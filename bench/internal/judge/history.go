@@ -35,6 +35,8 @@ const (
 	OpReserve = "reserve"
 	OpCommit  = "commit"
 	OpCancel  = "cancel"
+	// OpUse is a request that a backend served, from Sent to Received on the backend's clock.
+	OpUse = "use"
 	// OpEvent is a fault or change of the nodes or the store; Note names it.
 	OpEvent = "event"
 )
@@ -46,6 +48,7 @@ const (
 	NoteStall   = "stall"   // the store was stopped and resumed
 	NoteDown    = "down"    // the store was killed
 	NoteUp      = "up"      // the store serves again
+	NoteFlush   = "flush"   // the store lost its counters
 	NoteChanged = "changed" // all nodes apply the limit with the index in Limit
 	NoteReset   = "reset"   // the counter was reset
 	NoteClaim   = "claim"   // the request's cost is the Remaining of the previous response
@@ -68,6 +71,8 @@ type Record struct {
 	Path string `json:"path,omitempty"`
 	// Store is the store's time in the response; 0 if there is none.
 	Store int64 `json:"store_us,omitempty"`
+	// Decided is when the node decided, for OpUse.
+	Decided int64 `json:"decided_us,omitempty"`
 	// RetryAfter is -1 for never.
 	RetryAfter int64 `json:"retry_after_us"`
 	Remaining  int64 `json:"remaining"`

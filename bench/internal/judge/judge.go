@@ -38,6 +38,8 @@ const (
 	// KindBudget: each subject was admitted exactly its smallest limit, and all its limits counted exactly that. Requests whose
 	// caller left may have been admitted. Subjects that a node decided about without the store are not judged.
 	KindBudget = "budget"
+	// KindSlots: a concurrency limit's units in flight were at most the limit, and none is in use at the end.
+	KindSlots = "slots"
 )
 
 // Check is one property to judge, for the subjects whose name starts with Subjects.
@@ -98,7 +100,7 @@ var kinds = map[string]func(*trial){
 	KindTotal: judgeTotal, KindCeiling: judgeCeiling, KindUse: judgeUse, KindClaims: judgeClaims, KindWaits: judgeWaits,
 	KindHeaders: judgeHeaders, KindBalance: judgeBalance, KindLosses: judgeLosses, KindOutage: judgeOutage,
 	KindChange: judgeChange, KindReset: judgeReset, KindCommits: judgeCommits,
-	KindBudget: judgeBudget,
+	KindBudget: judgeBudget, KindSlots: judgeSlots,
 }
 
 // Judge runs all checks of the header. A history that proves nothing, because it has no requests or no responses, is a finding

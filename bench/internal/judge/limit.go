@@ -9,6 +9,8 @@ const (
 	FixedWindow   = "fixed_window"
 	SlidingWindow = "sliding_window"
 	SlidingLog    = "sliding_log"
+	// Concurrency limits the units in use at a time. Its window is the lease.
+	Concurrency = "concurrency"
 )
 
 // Limit is the number of units allowed per window.
