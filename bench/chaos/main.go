@@ -4,6 +4,7 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,6 +15,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 5 && os.Args[1] == slotNodeFlag {
+		fmt.Fprintln(os.Stderr, serveSlots(os.Args[2], os.Args[3], os.Args[4]))
+		os.Exit(2)
+	}
 	short := flag.Bool("short", false, "run only some of the faults")
 	only := flag.String("only", "", "run only faults whose name contains `text`")
 	docs := flag.String("docs", "", "write the table and the drawings to failure.md in this `directory`")
@@ -38,16 +43,25 @@ func main() {
 				chosen = append(chosen, f)
 			}
 		}
-		attempts := tries
+		attempts, lease := tries, defaultLease
 		if *short {
-			attempts = shortTries
+			attempts, lease = shortTries, shortLease
 		}
-		return runFaults(scope, w.program, chosen, attempts, *docs)
+		var slots []*slotFault
+		for _, f := range slotFaults() {
+			if (f.short || !*short) && strings.Contains(f.name, *only) {
+				slots = append(slots, f)
+			}
+		}
+		return runFaults(scope, w.program, chosen, attempts, *docs) + runSlotFaults(scope, slots, attempts, lease)
 	})
 }
 
 // runFaults runs the faults sequentially, since they share a machine, and returns the number of rows that missed a target.
 func runFaults(scope *suite.Scope, program string, chosen []*fault, attempts int, docs string) (missed int) {
+	if len(chosen) == 0 {
+		return 0
+	}
 	table := &strings.Builder{}
 	out := io.MultiWriter(os.Stdout, table)
 	_, _ = io.WriteString(out, header)
