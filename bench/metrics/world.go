@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -35,7 +36,7 @@ const rules = `rules:
   - {id: closed, match: {path: /closed}, by: [user], limit: 1000000/hour, on_store_failure: deny}
   - {id: small, match: {path: /small}, by: [user], limit: 10/minute}
   - {id: trial, match: {path: /api}, by: [], limit: 10/minute, mode: shadow}
-  - {id: running, match: {path: /api}, by: [user], limit: 1000 concurrent}
+  - {id: exports, match: {path: /exports}, by: [user], limit: 1000 concurrent}
 exemptions:
   - {rule: api, user: exempt, reason: tests}
 `
@@ -98,6 +99,20 @@ func check(ctx context.Context, n *fleet.Node, requests ...request) error {
 	return err
 }
 
+// export begins a request at a node and ends it.
+func export(ctx context.Context, n *fleet.Node) error {
+	text, err := n.Fetch(ctx, http.MethodPost, n.HTTP, "/v1/check", `{"attributes":{"path":"/exports","user":"ann"},"begin":true}`)
+	if err != nil {
+		return err
+	}
+	var begun struct{ Slots string }
+	if err := json.Unmarshal(text, &begun); err != nil || begun.Slots == "" {
+		return err
+	}
+	_, err = n.Fetch(ctx, http.MethodPost, n.HTTP, "/v1/release", fmt.Sprintf(`{"slots":%q}`, begun.Slots))
+	return err
+}
+
 // usualRequests are the requests of the load, in turn. None is denied while Redis is available.
 var usualRequests = []request{
 	{"/api", "ann", ""}, {"/api", "ben", "pro"}, {"/open", "cat", ""}, {"/closed", "cat", ""}, {"/api", "exempt", ""}, {"/none", "dan", ""},
@@ -113,6 +128,7 @@ func (w *world) load(ctx context.Context) (stop func()) {
 		callers = append(callers, func(ctx context.Context) {
 			for i := 0; ctx.Err() == nil; i++ {
 				_ = check(ctx, n, usualRequests[i%len(usualRequests)])
+				_ = export(ctx, n)
 				suite.Sleep(pause)
 			}
 		})
