@@ -79,7 +79,7 @@ func (g *Gate) enter(ctx context.Context, patience *time.Duration) Verdict {
 // decide decides a message and has the next one enter. It returns the decision if the message is allowed but queued by leaky buckets.
 func (g *Gate) decide(ctx context.Context, bytes int, cost int64, patience *time.Duration) (queued *headgate.Decision, v Verdict) {
 	defer func() { <-g.turn }()
-	if g.limits.charge.Limit != (headgate.Limit{}) {
+	if g.limits.charges != nil {
 		if v = g.connection(ctx, cost, patience); v.Action != Pass {
 			return nil, v
 		}
@@ -92,17 +92,20 @@ func (g *Gate) decide(ctx context.Context, bytes int, cost int64, patience *time
 
 // connection decides a message by the limit of the connection.
 func (g *Gate) connection(ctx context.Context, cost int64, patience *time.Duration) Verdict {
-	charges, results := [1]headgate.Charge{g.limits.charge}, [1]headgate.Result{}
-	charges[0].Cost = cost
+	charges, results := g.limits.charges, [1]headgate.Result{}
+	if cost != 1 {
+		charges = []headgate.Charge{charges[0]}
+		charges[0].Cost = cost
+	}
 	for {
 		result := &results[0]
 		now := g.limits.clock.now()
-		headgate.Decide(charges[:], g.state[:], results[:], now)
+		headgate.Decide(charges, g.state[:], results[:], now)
 		if result.RetryAfter > 0 && g.state[0].Time >= now.Add(result.RetryAfter).UnixMicro() {
 			// The last charge is later than the end of the window: the wall clock was set back. The window begins anew, as for a new
 			// connection, which need not wait until the clock has caught up.
 			g.state[0] = headgate.State{}
-			headgate.Decide(charges[:], g.state[:], results[:], now)
+			headgate.Decide(charges, g.state[:], results[:], now)
 		}
 		if result.Allowed { // a leaky bucket has no delay here: delay waits
 			return Verdict{}

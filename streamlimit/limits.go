@@ -49,7 +49,7 @@ type Options struct {
 type Limits struct {
 	checker  Checker
 	options  Options
-	charge   headgate.Charge // of a message on Options.Connection
+	charges  []headgate.Charge // of a message of cost 1 on Options.Connection; nil without such a limit
 	clock    clock
 	failures ratelog.Limiter
 
@@ -100,7 +100,7 @@ func New(checker Checker, options Options) (*Limits, error) {
 	if err := options.Connection.Validate(); err != nil {
 		return nil, fmt.Errorf("streamlimit: connection: %w", err)
 	}
-	l.charge = headgate.Charge{Limit: options.Connection}
+	l.charges = []headgate.Charge{{Limit: options.Connection, Cost: 1}}
 	return l, nil
 }
 
