@@ -39,8 +39,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Client checks requests with servers. Use Check to decide and charge a request, Peek to decide it without charging, and Reserve
-// with Commit or Cancel if the cost is known only afterwards. It is safe for concurrent use. Create one Client and share it, because
+// Client checks requests with servers. Use Check to decide and charge a request, Begin if you report its end, Peek to decide it without
+// charging, and Reserve with Commit or Cancel if the cost is known only afterwards. It is safe for concurrent use. Create one Client and share it, because
 // it owns the connections.
 type Client struct {
 	options Options
@@ -97,7 +97,8 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes all connections and waits until they are closed. OnFailure decides pending and later checks.
+// Close closes all connections and waits until they are closed. OnFailure decides pending and later checks. The servers release the
+// units of concurrency limits of all requests in flight.
 func (c *Client) Close() {
 	c.update(func() { c.closed = true })
 	c.stop()
@@ -108,12 +109,26 @@ func (c *Client) Close() {
 // names an unknown rule or is larger than the servers accept. A request is charged even if ctx is done; Check waits for the response
 // up to Options.Timeout.
 func (c *Client) Check(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
+	return c.check(ctx, &req, false)
+}
+
+// Begin decides a request as Check does, and applies concurrency limits as well, like headgate.Limiter.Begin. Call Decision.Done when
+// the request has ended, even if ctx is done: it does not wait.
+//
+// The server has the units, for as long as the connection lasts. If the connection breaks or the server stops, the server releases
+// them: the requests that had them run on, and until they end, the limit may be exceeded by as many. If OnFailure allowed the request,
+// it has no units.
+func (c *Client) Begin(ctx context.Context, req headgate.Request) (headgate.Decision, error) {
+	return c.check(ctx, &req, true)
+}
+
+func (c *Client) check(ctx context.Context, req *headgate.Request, begins bool) (headgate.Decision, error) {
 	w, _ := c.waiters.Get().(*waiter)
 	defer c.putBack(w)
-	if err := w.encode(&req, c.traceparent(ctx)); err != nil {
+	if err := w.encode(req, c.traceparent(ctx), begins); err != nil {
 		return unlimited(), err
 	}
-	w.begin(c.options.Timeout)
+	w.start(c.options.Timeout)
 	defer w.timer.Stop()
 	for {
 		l, err := c.pick(w.timer.C)
@@ -123,9 +138,15 @@ func (c *Client) Check(ctx context.Context, req headgate.Request) (headgate.Deci
 		if !l.enqueue(w) {
 			continue // the link has ended, so pick does not return it again
 		}
-		if err := l.wait(w); !errors.Is(err, errNotSent) {
-			return c.decision(w, err)
+		err = l.wait(w)
+		if errors.Is(err, errNotSent) {
+			continue
 		}
+		d, failure := c.decision(w, err)
+		if begins && err == nil {
+			l.settle(w, &d)
+		}
+		return d, failure
 	}
 }
 

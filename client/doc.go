@@ -13,6 +13,15 @@
 // error. A check that was sent is never sent again, because it may have been charged. A check that was still queued when its
 // connection broke is sent to another server.
 //
+// # Requests in flight
+//
+// Begin also applies concurrency limits, and Decision.Done reports the end of the request; packages httplimit and grpclimit call both.
+// The server has the units, on the connection that the request was decided on, and releases them when it ends, such as when this process
+// is killed. So Done never fails or waits. The units of a response that arrives after Options.Timeout are released at once. A connection
+// to a draining server stays open until its requests have ended, at most for the server's drain time.
+//
+// # Draining
+//
 // A server announces that it is draining. New checks then go to the other servers at once, and the draining server still responds
 // to earlier checks, so a rolling restart loses no check.
 package client

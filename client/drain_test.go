@@ -3,6 +3,7 @@ package client_test
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/client"
+	checkapi "github.com/headgate/headgate/internal/server/check"
 	"github.com/headgate/headgate/internal/server/checkgrpc"
 	"github.com/headgate/headgate/memstore"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
@@ -142,9 +144,9 @@ type node struct {
 	server  *grpc.Server
 }
 
-func (n *node) start(t testing.TB, engine *headgate.Limiter) {
+func (n *node) start(t testing.TB, engine checkapi.Engine) {
 	t.Helper()
-	n.service = checkgrpc.New(engine, checkgrpc.Options{MayRefund: allRefund})
+	n.service = checkgrpc.New(engine, checkgrpc.Options{MayRefund: allRefund, Log: slog.New(slog.DiscardHandler)})
 	n.server = grpc.NewServer(grpc.ForceServerCodecV2(checkgrpc.Codec()))
 	n.service.Register(n.server)
 	if n.address == "" {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,10 @@ type link struct {
 	sent    map[uint64]*waiter // waiting for a response
 	lastID  uint64
 	unary   int  // calls outside the stream
+	begun   int  // checks that have a response with slots, or one that was not read yet
 	retired bool // accepts no more checks
+	// releases are not yet sent.
+	releases []release
 	// timeouts counts the calls that timed out since the server last responded. The first of them started at silentSince.
 	timeouts    int
 	silentSince time.Time
@@ -199,12 +203,17 @@ func (l *link) send() {
 	}
 }
 
-// fill moves queued checks into a message. From then on they count as sent. It returns false if there are none.
+// fill moves releases and queued checks into a message. From then on they count as sent. It returns false if there are none.
 func (l *link) fill(out *raw) bool {
 	out.data = out.data[:0]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
+	for ; n < len(l.releases) && len(out.data) < maxMessage; n++ {
+		out.appendRelease(&l.releases[n])
+	}
+	l.releases = slices.Delete(l.releases, 0, n)
+	n = 0
 	for ; n < len(l.queue) && len(out.data) < maxMessage; n++ {
 		w := l.queue[n]
 		l.lastID++
@@ -216,14 +225,14 @@ func (l *link) fill(out *raw) bool {
 	for i, w := range l.queue {
 		w.index = i
 	}
-	return n > 0
+	return len(out.data) > 0
 }
 
-// finished reports whether the link is retired and has no pending calls.
+// finished reports whether the link is retired and has no pending calls. Releases need not be sent: the server releases with the stream.
 func (l *link) finished() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.retired && len(l.queue) == 0 && len(l.sent) == 0 && l.unary == 0
+	return l.retired && len(l.queue) == 0 && len(l.sent) == 0 && l.unary == 0 && l.begun == 0
 }
 
 // retire makes the link end when it has no more pending calls.
@@ -241,20 +250,21 @@ func (l *link) receive(in *incoming) error {
 	}
 	l.mu.Lock()
 	l.timeouts = 0
+	var failed error
 	for i := range in.replies {
-		r := &in.replies[i]
-		if r.waiter = l.sent[r.id]; r.waiter != nil {
-			delete(l.sent, r.id)
-		}
+		failed = cmp.Or(failed, l.claim(&in.replies[i]))
 	}
-	retired := l.retired
+	wake := l.retired || len(l.releases) > 0
 	l.mu.Unlock()
 	for i := range in.replies {
 		if r := &in.replies[i]; r.waiter != nil {
 			r.waiter.complete(r)
 		}
 	}
-	if retired {
+	if failed != nil {
+		return failed
+	}
+	if wake {
 		l.wakeSender()
 	}
 	client := l.server.client

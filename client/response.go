@@ -51,6 +51,8 @@ func (n names) decision(data []byte) (headgate.Decision, error) {
 			d.Time = time.UnixMicro(int64(r.Value))
 		case 7<<3 | protofields.Bytes:
 			limits++
+		case 13<<3 | protofields.Bytes:
+			d.Skipped = append(d.Skipped, n.intern(r.Bytes))
 		}
 	}
 	if r.Err != nil || limits == 0 {

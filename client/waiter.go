@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/protofields"
 )
 
 // maxRequest is far more than servers accept, but small enough that a message with such a request does not end the stream, which
@@ -16,6 +17,7 @@ const maxRequest = 2 << 20
 // waiter is a pending check. It is reused.
 type waiter struct {
 	request []byte // encoded
+	begins  bool
 	started time.Time
 	timer   *time.Timer
 	done    chan struct{} // buffered: one result
@@ -39,8 +41,9 @@ func newWaiter() *waiter {
 }
 
 // encode encodes the request into w.
-func (w *waiter) encode(req *headgate.Request, traceparent string) error {
-	w.request = appendRequest(w.request[:0], req, traceparent)
+func (w *waiter) encode(req *headgate.Request, traceparent string, begins bool) error {
+	w.begins = begins
+	w.request = protofields.AppendBool(appendRequest(w.request[:0], req, traceparent), 6<<3, begins)
 	if len(w.request) > maxRequest {
 		return fmt.Errorf("client: request of %d bytes: must be at most %d: send fewer or shorter attributes",
 			len(w.request), maxRequest)
@@ -48,8 +51,8 @@ func (w *waiter) encode(req *headgate.Request, traceparent string) error {
 	return nil
 }
 
-// begin starts the timeout.
-func (w *waiter) begin(timeout time.Duration) {
+// start starts the timeout.
+func (w *waiter) start(timeout time.Duration) {
 	w.started = time.Now()
 	w.timer.Reset(timeout)
 }

@@ -27,13 +27,21 @@ func TestOutgoing(t *testing.T) {
 		{Attributes: headgate.Attributes{"ip": "192.0.2.1", "path": "/a", "": "", "header.x": strings.Repeat("x", 300)}},
 	}
 	var out raw
-	var want checkv1.CheckStreamRequest
+	want := checkv1.CheckStreamRequest{Releases: []*checkv1.SlotRelease{
+		{}, {Slots: []byte("slots"), DurationUs: 1_500, Status: 404, Cancelled: true},
+	}}
+	out.appendRelease(&release{})
+	out.appendRelease(&release{[]byte("slots"), headgate.Outcome{Duration: 1500 * time.Microsecond, Status: 404, Cancelled: true}})
 	for i, req := range requests {
 		id := uint64(1) << (20 * i)
 		parent := strings.Repeat("-", i)
-		out.append(id, appendRequest(nil, &req, parent))
+		var w waiter
+		if err := w.encode(&req, parent, i == 1); err != nil {
+			t.Fatal(err)
+		}
+		out.append(id, w.request)
 		want.Checks = append(want.Checks, &checkv1.StreamCheck{Id: id, Request: &checkv1.CheckRequest{
-			Attributes: req.Attributes, Cost: req.Cost, Rule: req.Rule, Traceparent: parent,
+			Attributes: req.Attributes, Cost: req.Cost, Rule: req.Rule, Traceparent: parent, Begin: i == 1,
 		}})
 	}
 	data, err := codec{}.Marshal(&out)
@@ -43,6 +51,27 @@ func TestOutgoing(t *testing.T) {
 	var got checkv1.CheckStreamRequest
 	if err := proto.Unmarshal(data.Materialize(), &got); err != nil || !proto.Equal(&got, &want) {
 		t.Errorf("%v, error %v; want %v", &got, err, &want)
+	}
+}
+
+// TestReleasesAreSplit checks that a message has a bounded size, however many requests have ended at once.
+func TestReleasesAreSplit(t *testing.T) {
+	t.Parallel()
+	const ended = 10_000
+	var l link
+	for range ended {
+		l.releases = append(l.releases, release{slots: make([]byte, 16)})
+	}
+	all := 0
+	for out := (raw{}); l.fill(&out); {
+		var message checkv1.CheckStreamRequest
+		if err := proto.Unmarshal(out.data, &message); err != nil || len(out.data) > maxMessage+100 {
+			t.Errorf("%d bytes, error %v", len(out.data), err)
+		}
+		all += len(message.GetReleases())
+	}
+	if all != ended {
+		t.Errorf("%d of %d releases", all, ended)
 	}
 }
 
@@ -81,7 +110,7 @@ func decisionBy(m *checkv1.CheckResponse) headgate.Decision {
 	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 	d := headgate.Decision{
 		Allowed: m.GetAllowed(), RetryAfter: us(m.GetRetryAfterUs()), Delay: us(m.GetDelayUs()),
-		Path: headgate.Path(m.GetPath()), Version: m.GetVersion(), Time: time.UnixMicro(m.GetTimeUs()),
+		Path: headgate.Path(m.GetPath()), Version: m.GetVersion(), Time: time.UnixMicro(m.GetTimeUs()), Skipped: m.GetSkipped(),
 	}
 	for _, l := range m.GetLimits() {
 		d.Limits = append(d.Limits, headgate.LimitDecision{
