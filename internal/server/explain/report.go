@@ -152,10 +152,25 @@ func New(e *headgate.Explanation, q Question, p Place, notes ...string) *Report 
 			}
 		}
 		r.Limits = append(r.Limits, l)
+		if note := skippedNote(&d.Limits[i], q.Attributes); note != "" && !slices.Contains(r.Notes, note) {
+			r.Notes = append(r.Notes, note)
+		}
 	}
 	slices.SortStableFunc(r.Limits, func(a, b Limit) int { return a.rank() - b.rank() })
 	r.Summary = r.summarise(d)
 	return r
+}
+
+// skippedNote returns a note on the requests that a concurrency limit is not applied to, or "" for other limits.
+func skippedNote(l *headgate.LimitDecision, request headgate.Attributes) string {
+	switch {
+	case l.Limit.Algorithm != headgate.Concurrency:
+		return ""
+	case request["domain"] != "" || request["entries"] != "": // Envoy sends them
+		return l.Rule + ": not applied to requests that Envoy asks about, since it does not report their end: apply the limit in the program behind it"
+	}
+	return l.Rule + ": applied only where the end of a request is reported: by package client, checks with begin, and the library; " +
+		"skipped for forward-auth, Envoy and other checks (headgate_limits_skipped_total)"
 }
 
 // addRules adds the rules that do not apply and the notes on the others, which it returns with the attributes that they count by.

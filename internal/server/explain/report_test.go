@@ -93,6 +93,37 @@ func TestConcurrencyLimit(t *testing.T) {
 	}
 }
 
+// A concurrency limit has a note on where it is not applied.
+func TestSkippedNote(t *testing.T) {
+	t.Parallel()
+	busy := within("a")
+	busy.Limit = headgate.Concurrent(20)
+	peak := busy
+	peak.Name = "peak"
+	for name, test := range map[string]struct {
+		limits  []headgate.LimitDecision
+		request headgate.Attributes
+		want    string
+	}{
+		"a rate": {[]headgate.LimitDecision{within("a")}, nil, ""},
+		"once per rule": {
+			[]headgate.LimitDecision{busy, peak},
+			nil,
+			"a: applied only where the end of a request is reported: by package client, checks with begin, and the library; " +
+				"skipped for forward-auth, Envoy and other checks (headgate_limits_skipped_total)",
+		},
+		"Envoy": {
+			[]headgate.LimitDecision{busy},
+			headgate.Attributes{"domain": "edge"},
+			"a: not applied to requests that Envoy asks about, since it does not report their end: apply the limit in the program behind it",
+		},
+	} {
+		if got := strings.Join(New(explanation(test.limits...), Question{Attributes: test.request}, Place{}).Notes, "; "); got != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // Denying limits come first. Rules that do not apply are sorted by how much they say about the request.
 func TestReportOrder(t *testing.T) {
 	t.Parallel()

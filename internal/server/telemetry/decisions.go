@@ -15,6 +15,7 @@ type decisions struct {
 	units       atomic.Int64
 	tiers       *table[*tier]
 	candidates  *table[prometheus.Counter]
+	skipped     *table[prometheus.Counter]
 	// rules is shared by all metrics, so that a rule is named in all of them or in none.
 	rules *names
 	// series is the number of series of byRule. Decisions over maxSeries are counted in rest, without rule and tier.
@@ -48,6 +49,10 @@ func newDecisions(registry *prometheus.Registry) *decisions {
 	candidates := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "headgate_rule_candidate_denials_total", Help: "Requests over the candidate limit of a rule.",
 	}, []string{"rule"})
+	skipped := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "headgate_limits_skipped_total",
+		Help: "Requests that the concurrency limit of a rule was not applied to, because their end is not reported.",
+	}, []string{"rule"})
 	d := &decisions{
 		all: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_decisions_total", Help: "Decisions, by call, result, path and tier of the request.",
@@ -61,10 +66,11 @@ func newDecisions(registry *prometheus.Registry) *decisions {
 	}
 	d.tiers = newTable(newNames(maxTiers), d.newTier)
 	d.candidates = newTable(d.rules, func(rule string) prometheus.Counter { return candidates.WithLabelValues(rule) })
+	d.skipped = newTable(d.rules, func(rule string) prometheus.Counter { return skipped.WithLabelValues(rule) })
 	d.rest = &outcomes{build: func(result, path string) prometheus.Counter {
 		return d.byRule.WithLabelValues(other, other, result, path)
 	}}
-	registry.MustRegister(d.all, d.byRule, candidates, d.duration)
+	registry.MustRegister(d.all, d.byRule, candidates, skipped, d.duration)
 	return d
 }
 
@@ -110,7 +116,7 @@ func (m *Metrics) Observe(o *headgate.Observation) {
 	}
 }
 
-// countRules counts the result of each rule once, and the admitted units. The limits of a rule are adjacent in d.Limits.
+// countRules counts the result of each rule once, skipped rules, and the admitted units. The limits of a rule are adjacent in d.Limits.
 func (of *decisions) countRules(t *tier, d *headgate.Decision, by path) {
 	units := int64(0)
 	for i := 0; i < len(d.Limits); {
@@ -140,6 +146,9 @@ func (of *decisions) countRules(t *tier, d *headgate.Decision, by path) {
 	}
 	for _, rule := range d.Exempt {
 		t.rules.of(rule).inc(allowed, pathOf(headgate.PathExempt))
+	}
+	for _, rule := range d.Skipped {
+		of.skipped.of(rule).Inc()
 	}
 	if d.Allowed && units > 0 {
 		of.units.Add(units)

@@ -222,6 +222,31 @@ func TestBounds(t *testing.T) {
 }
 
 // TestConcurrentNames adds rules, tiers and candidates concurrently.
+// TestSkipped checks that requests are counted that a concurrency limit was not applied to, except those that charge nothing.
+func TestSkipped(t *testing.T) {
+	t.Parallel()
+	m, e := newEngine(t, memstore.New(memstore.Options{}), headgate.Rule{ID: "exports", Limit: headgate.Concurrent(1)})
+	checkTimes(t, e, 2, headgate.Attributes{})
+	if _, err := e.Peek(t.Context(), headgate.Request{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Refund(t.Context(), headgate.Request{}); err != nil {
+		t.Error(err)
+	}
+	d, err := e.Begin(t.Context(), headgate.Request{})
+	if err != nil || !d.Holds() {
+		t.Errorf("%+v: %v", d, err)
+	}
+	if err := e.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	expect(t, m, "headgate_limits_skipped_total", `
+# HELP headgate_limits_skipped_total Requests that the concurrency limit of a rule was not applied to, because their end is not reported.
+# TYPE headgate_limits_skipped_total counter
+headgate_limits_skipped_total{rule="exports"} 2
+`)
+}
+
 func TestConcurrentNames(t *testing.T) {
 	t.Parallel()
 	m := New("")
