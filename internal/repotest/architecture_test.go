@@ -37,7 +37,7 @@ var architecture = map[string]arrows{
 			"internal/protofields", "proto/headgate/check/v1", "google.golang.org/grpc", "google.golang.org/protobuf",
 		},
 		tests: []string{
-			"grpclimit", "httplimit", "internal/server/checkgrpc", "internal/testenv", "memstore", "go.uber.org/goleak",
+			"grpclimit", "httplimit", "internal/server/check", "internal/server/checkgrpc", "internal/testenv", "memstore", "go.uber.org/goleak",
 		},
 	},
 	"grpclimit": {
@@ -190,7 +190,8 @@ var architecture = map[string]arrows{
 		code: []string{"internal/netaddr", "internal/ratelog", "internal/server/check", "google.golang.org/grpc"},
 	},
 	"internal/server/check": {
-		code: []string{"identity", "internal/limitfields", "internal/ratelog", "google.golang.org/grpc"},
+		code:  []string{"identity", "internal/limitfields", "internal/ratelog", "google.golang.org/grpc"},
+		tests: []string{"memstore"},
 	},
 	"internal/server/checkgrpc": {
 		code: []string{

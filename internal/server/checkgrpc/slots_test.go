@@ -98,8 +98,8 @@ func TestBeginBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	release := &checkv1.ReleaseRequest{}
-	for i, answer := range got.GetAnswers() {
-		r := answer.GetResponse()
+	for i, result := range got.GetAnswers() {
+		r := result.GetResponse()
 		if begins := i > 0 && i < 5; begins == (len(r.GetSkipped()) > 0) || !begins && !r.GetAllowed() || (len(r.GetSlots()) > 0) != (begins && r.GetAllowed()) {
 			t.Errorf("%d: %v", i, r)
 		}
@@ -192,8 +192,8 @@ func beginOn(t *testing.T, stream clientSide, n int) (slots [][]byte) {
 	}
 	send(t, stream, message)
 	for len(slots) < n {
-		for _, answer := range receive(t, stream).GetAnswers() {
-			slots = append(slots, begun(t, answer.GetResponse()))
+		for _, result := range receive(t, stream).GetAnswers() {
+			slots = append(slots, begun(t, result.GetResponse()))
 		}
 	}
 	return slots
@@ -222,8 +222,8 @@ func TestBeginOnStream(t *testing.T) {
 	send(t, stream, &checkv1.CheckStreamRequest{
 		Releases: []*checkv1.SlotRelease{{Slots: slots[1]}}, Checks: []*checkv1.StreamCheck{{Id: 7, Request: acme(true)}},
 	})
-	if answers := receive(t, stream).GetAnswers(); len(answers) != 1 || answers[0].GetId() != 7 {
-		t.Errorf("answers: %v", answers)
+	if results := receive(t, stream).GetAnswers(); len(results) != 1 || results[0].GetId() != 7 {
+		t.Errorf("results: %v", results)
 	}
 	expectInFlight(t, l, "at the end", 1)
 }
