@@ -133,11 +133,15 @@ func (s *server) drain(ctx context.Context) {
 
 // releaseSlots releases the slots of all callers, which otherwise stay in use until their lease ends.
 func (s *server) releaseSlots(ctx context.Context) {
-	s.slots.Close()                                                             //nolint:contextcheck // releases do not belong to a request
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime) // the drain time may be over
+	s.slots.Close() //nolint:contextcheck // releases do not belong to a request
+	left := minReleaseTime
+	if until, ok := ctx.Deadline(); ok {
+		left = min(max(left, time.Until(until)), maxReleaseTime)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
 	defer cancel()
 	if err := s.limiter.Close(ctx); err != nil {
-		s.Log.Warn("slots of requests in flight were not released; they are in use until their lease ends", "error", err)
+		s.Log.Warn("slots of requests in flight may not be released; they are in use until their lease ends", "error", err)
 	}
 }
 

@@ -32,8 +32,10 @@ const (
 	noticeTime = time.Second
 	// drainTime is how long pending requests and streams have to end.
 	drainTime = 10 * time.Second
-	// releaseTime is how long the store has to record that the slots of callers are released.
-	releaseTime = time.Second
+	// minReleaseTime and maxReleaseTime bound how long the store has to record that the slots of callers are released, within the
+	// drain time. A store that did not answer is called again after a second.
+	minReleaseTime = time.Second
+	maxReleaseTime = 3 * time.Second
 )
 
 // Options are the parameters of Run that are not in the config.
