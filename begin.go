@@ -141,7 +141,12 @@ func (ev *evaluation) decisionWithSlots(k *slotKeeper) Decision {
 	d := ev.decision(ev.path())
 	d.slots = held
 	if d.RetryAfter == Unknown {
-		d.RetryAfter = k.retryAfter(&ev.charges[ev.tickets[0].charge])
+		d.RetryAfter = 0
+		for _, t := range ev.tickets {
+			if !ev.results[t.charge].Allowed {
+				d.RetryAfter = max(d.RetryAfter, k.retryAfter(&ev.charges[t.charge]))
+			}
+		}
 	}
 	return d
 }

@@ -32,3 +32,10 @@ func (s *RuleSet) MatchIDs(a Attributes) []string {
 	}
 	return ids
 }
+
+// SlotAgenda returns how many holders of concurrency limits are to be looked at.
+func (l *Limiter) SlotAgenda() int {
+	l.slots.agenda.mu.Lock()
+	defer l.slots.agenda.mu.Unlock()
+	return len(l.slots.agenda.items)
+}

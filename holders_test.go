@@ -144,3 +144,44 @@ func TestSlotStats(t *testing.T) {
 		}
 	})
 }
+
+// TestSlotAgenda checks that a busy counter takes no memory for each of its requests, however long its lease is.
+func TestSlotAgenda(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limit := headgate.Concurrent(200)
+		limit.Window = time.Hour
+		f := newSlotFleet(t, 1, 1, limit)
+		stop := f.load(1, 10*time.Second, time.Millisecond, 20*time.Millisecond, 1)
+		time.Sleep(9 * time.Second)
+		if n := f.nodes[0].SlotAgenda(); n > 1 {
+			t.Errorf("%d items for one holder", n)
+		}
+		stop()
+		time.Sleep(time.Second)
+	})
+}
+
+// TestRetryAfterOfTheLimitThatDenies checks that the estimate is that of the counter whose units are in use.
+func TestRetryAfterOfTheLimitThatDenies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, err := headgate.New(memstore.New(memstore.Options{}),
+			headgate.Rule{ID: "all", By: []string{}, Limit: headgate.Concurrent(1000)},
+			headgate.Rule{ID: "exports", By: []string{"tenant"}, Limit: headgate.Concurrent(2)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := begin(t, l)
+		first.Done(headgate.Outcome{Duration: 20 * time.Second})
+		all := []headgate.Decision{begin(t, l), begin(t, l)}
+		d, err := l.Begin(t.Context(), slotRequest)
+		if err != nil || d.Allowed || d.DeniedBy().Rule != "exports" || d.RetryAfter != 10*time.Second {
+			t.Errorf("allowed %t, retry after %s, %v", d.Allowed, d.RetryAfter, err)
+		}
+		for _, d := range all {
+			d.Done(headgate.Outcome{})
+		}
+		time.Sleep(time.Second)
+	})
+}

@@ -10,39 +10,38 @@ import (
 
 // slotAgenda is when the keeper has to look at its holders.
 type slotAgenda struct {
-	mu        sync.Mutex
-	items     slotHeap
-	scheduled int  // holders that are due at some time
-	running   bool // there is a goroutine for it
-	wake      chan struct{}
+	mu      sync.Mutex
+	items   slotHeap
+	running bool // there is a goroutine for it
+	wake    chan struct{}
 }
 
-// slotItem is valid if at is still the time at which the holder is due.
-type slotItem struct {
-	at     time.Time
-	holder *slotHolder
-}
-
-// slotHeap has the earliest item first.
-type slotHeap []slotItem
+// slotHeap has the holder that is due first at its beginning. Each knows its index.
+type slotHeap []*slotHolder
 
 func (s slotHeap) Len() int           { return len(s) }
-func (s slotHeap) Less(i, j int) bool { return s[i].at.Before(s[j].at) }
-func (s slotHeap) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s slotHeap) Less(i, j int) bool { return s[i].due.Before(s[j].due) }
+
+// Swap implements heap.Interface.
+func (s slotHeap) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i, j
+}
 
 // Push implements heap.Interface.
 func (s *slotHeap) Push(x any) {
-	item, _ := x.(slotItem)
-	*s = append(*s, item)
+	h, _ := x.(*slotHolder)
+	h.index = len(*s)
+	*s = append(*s, h)
 }
 
 // Pop implements heap.Interface.
 func (s *slotHeap) Pop() any {
 	last := len(*s) - 1
-	item := (*s)[last]
-	(*s)[last] = slotItem{}
+	h := (*s)[last]
+	(*s)[last] = nil
 	*s = (*s)[:last]
-	return item
+	return h
 }
 
 const (
@@ -63,18 +62,18 @@ func (k *slotKeeper) schedule(h *slotHolder, at time.Time) {
 		h.counter.forget(h)
 	case at.IsZero() || !h.due.IsZero() && !at.Before(h.due):
 		return
-	default:
-		if h.due.IsZero() {
-			a.scheduled++
-		}
+	case h.due.IsZero():
 		h.due = at
-		heap.Push(&a.items, slotItem{at, h})
+		heap.Push(&a.items, h)
+	default:
+		h.due = at
+		heap.Fix(&a.items, h.index)
 	}
 	switch {
-	case !a.running && a.scheduled > 0:
+	case !a.running && len(a.items) > 0:
 		a.running = true
 		go k.run()
-	case a.scheduled == 0 || a.items[0].holder == h:
+	case len(a.items) == 0 || a.items[0] == h:
 		select {
 		case a.wake <- struct{}{}:
 		default:
@@ -85,8 +84,8 @@ func (k *slotKeeper) schedule(h *slotHolder, at time.Time) {
 // clear removes a holder from the agenda.
 func (a *slotAgenda) clear(h *slotHolder) {
 	if !h.due.IsZero() {
+		heap.Remove(&a.items, h.index)
 		h.due = time.Time{}
-		a.scheduled--
 	}
 }
 
@@ -104,10 +103,10 @@ func (c *slotCounter) forget(h *slotHolder) {
 func (k *slotKeeper) run() {
 	a := &k.agenda
 	for {
-		items, next, ok := a.take(time.Now())
+		due, next, ok := a.take(time.Now())
 		switch {
-		case len(items) > 0:
-			k.perform(items)
+		case len(due) > 0:
+			k.perform(due)
 		case !ok:
 			return
 		default:
@@ -121,41 +120,36 @@ func (k *slotKeeper) run() {
 	}
 }
 
-// take removes the items that are due. If there are none, it returns when the next one is; ok is false if there is none either, and
+// take removes the holders that are due. If there are none, it returns when the next one is; ok is false if there is none either, and
 // the goroutine must end.
-func (a *slotAgenda) take(now time.Time) (items []slotItem, next time.Time, ok bool) {
+func (a *slotAgenda) take(now time.Time) (due []*slotHolder, next time.Time, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.scheduled == 0 {
-		a.items, a.running = a.items[:0], false
+	for len(a.items) > 0 && len(due) < maxSlotBatch*maxSlotCalls && !a.items[0].due.After(now) {
+		due = append(due, a.items[0])
+		a.clear(a.items[0])
+	}
+	switch {
+	case len(a.items) > 0:
+		next = a.items[0].due
+	case len(due) == 0:
+		a.running = false
 		return nil, next, false
 	}
-	for len(items) < maxSlotBatch*maxSlotCalls && !a.items[0].at.After(now) {
-		item, _ := heap.Pop(&a.items).(slotItem)
-		if items = append(items, item); len(a.items) == 0 {
-			return items, next, true
-		}
-	}
-	return items, a.items[0].at, true
+	return due, next, true
 }
 
 // perform makes the operations that the holders need, several in one call.
-func (k *slotKeeper) perform(items []slotItem) {
+func (k *slotKeeper) perform(due []*slotHolder) {
 	var operations []*slotOperation
-	for _, item := range items {
-		h := item.holder
+	for _, h := range due {
 		stripe := h.counter.stripe
 		stripe.mu.Lock()
-		if h.due.Equal(item.at) {
-			k.agenda.mu.Lock()
-			k.agenda.clear(h)
-			k.agenda.mu.Unlock()
-			now := time.Now()
-			if op := h.next(k, now); op != nil {
-				operations = append(operations, op)
-			} else {
-				k.schedule(h, h.dueAt(now))
-			}
+		now := time.Now()
+		if op := h.next(k, now); op != nil {
+			operations = append(operations, op)
+		} else {
+			k.schedule(h, h.dueAt(now))
 		}
 		stripe.mu.Unlock()
 	}

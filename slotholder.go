@@ -36,7 +36,9 @@ type slotHolder struct {
 	setAt            time.Time // when SetSlots was last recorded, or the holder made
 	failures         int
 	retryAt          time.Time // of operations, after a failure
-	due              time.Time // when the keeper looks at the holder; zero if nothing is to be done
+	// due is when the keeper looks at the holder, index its place in the agenda, which guards both. due is zero if nothing is to be done.
+	due   time.Time
+	index int
 }
 
 // slotSnapshot is a holder when an operation was sent.
