@@ -2,8 +2,10 @@ package listen
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,4 +89,69 @@ func TestSilentCalls(t *testing.T) {
 			}
 		})
 	}
+}
+
+// deafConn is a connection to a host that is gone: what it receives is lost.
+type deafConn struct {
+	net.Conn
+	deaf atomic.Bool
+}
+
+func (c *deafConn) Read(b []byte) (n int, err error) {
+	for {
+		if n, err = c.Conn.Read(b); err != nil || !c.deaf.Load() {
+			return n, err
+		}
+	}
+}
+
+// TestVanishedCaller checks that the stream of a caller that has vanished ends, and that of an idle one does not.
+func TestVanishedCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan struct{})
+		server := NewGRPC(nil, encoding.GetCodecV2("proto"), nil, grpc.ChainStreamInterceptor(
+			func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+				defer close(ended)
+				return next(server, stream)
+			}))
+		healthv1.RegisterHealthServer(server, health.NewServer())
+		listener := newPipes()
+		done := make(chan error)
+		go func() { done <- server.Serve(listener) }()
+		caller := &deafConn{}
+		conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				inner, err := listener.dial(ctx, address)
+				caller.Conn = inner
+				return caller, err
+			}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := healthv1.NewHealthClient(conn).Watch(t.Context(), &healthv1.HealthCheckRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour + time.Second)
+		select {
+		case <-ended:
+			t.Error("the stream of an idle caller has ended")
+		default:
+		}
+		caller.deaf.Store(true)
+		began := time.Now()
+		<-ended
+		if elapsed := time.Since(began); elapsed > 20*time.Second {
+			t.Errorf("after %v", elapsed)
+		}
+		conn.Close()
+		server.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -88,7 +88,8 @@ func NewGRPC(
 		grpc.NumStreamWorkers(workers),
 		grpc.MaxHeaderListSize(maxMetadata),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: headerTimeout}),
+		// A caller that has vanished has slots of concurrency limits until its streams end.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: headerTimeout}),
 		grpc.WaitForHandlers(true),
 		grpc.InTapHandle(calls.begin),
 		grpc.ForceServerCodecV2(countingCodec{codec}),
