@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// maxSlots is the maximum number of requests with slots on a server. Each takes about half a kilobyte.
+// maxSlots is the maximum number of requests with slots on a server. Each takes about 350 bytes.
 const maxSlots = 1_000_000
 
 var (
