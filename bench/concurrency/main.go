@@ -1,5 +1,5 @@
 // Command concurrency measures what concurrency limits cost Redis: acquiring and releasing a unit, compared with a plain charge and
-// with a sorted set that has a member per request. It ends with a verdict for each target and fails if one is missed.
+// with a sorted set that has a member per request; what nodes save by keeping units; and renewals of leases. It ends with a verdict for each target and fails if one is missed.
 package main
 
 import (
@@ -63,6 +63,7 @@ func main() {
 		}
 		s.ExpectMax("4 nodes, 900 ÷ 20 in flight, Redis CPU",
 			got.Ratio("4 nodes, 900 in flight", "4 nodes, 20 in flight", paired.ServerCPU), 1.1)
+		measureFleet(s)
 	})
 }
 
