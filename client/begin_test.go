@@ -153,7 +153,7 @@ func TestBeginMiddleware(t *testing.T) {
 	}))
 	request := func() int {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		return w.Code
 	}
 	var running sync.WaitGroup

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strconv"
@@ -67,7 +68,7 @@ func TestSlots(t *testing.T) {
 		_, second, _ := r.begin(t.Context())
 		time.Sleep(time.Millisecond)
 		_, third, err := r.begin(t.Context())
-		if err != nil || len(third.Token) != 16 || third.Lease != lease || string(third.Token) == string(second.Token) {
+		if err != nil || len(third.Token) != 16 || third.Lease != lease || bytes.Equal(third.Token, second.Token) {
 			t.Errorf("%+v and %+v: %v", second, third, err)
 		}
 		if d, held, err := r.begin(t.Context()); err != nil || d.Allowed || held.Token != nil || d.DeniedBy().Rule != "exports" {

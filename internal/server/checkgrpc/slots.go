@@ -15,7 +15,7 @@ func (s *Service) releaseAll(_ context.Context, requests *list) (*checkv1.Releas
 		return nil, err
 	}
 	response := &checkv1.ReleaseResponse{}
-	for data := range requests.items() {
+	for data := range requests.items() { //nolint:contextcheck // releases do not belong to a request
 		found, err := release(s.options.Slots, data)
 		if err != nil {
 			return nil, err

@@ -137,7 +137,7 @@ func (s *stream) begin(ctx context.Context, message *list) error {
 	if err := message.validate("checks in a message", maxChecks, ""); err != nil {
 		return err
 	}
-	for data := range message.releases() {
+	for data := range message.releases() { //nolint:contextcheck // releases do not belong to a request
 		if _, err := release(s.slots, data); err != nil {
 			return err
 		}

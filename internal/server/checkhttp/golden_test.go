@@ -77,7 +77,7 @@ func golden(t *testing.T, data string, visit func(exchange)) string {
 	for part := range strings.SplitSeq(rest, "\n===\n") {
 		sent, _, _ := strings.Cut(part, "\n---\n")
 		sent = strings.TrimRight(sent, "\n")
-		e := parse(t, sent, token, last, slotsText, lastSlots)
+		e := parse(t, sent, map[string]string{token: last, slotsText: lastSlots})
 		e.response = serve(h, e.request)
 		var held struct{ Reservation string }
 		if json.Unmarshal(e.response.Body.Bytes(), &held) == nil && held.Reservation != "" {
@@ -126,9 +126,8 @@ func handlerFor(t *testing.T, name string) http.Handler {
 
 // parse reads a request: its first line, headers, a blank line and the body, in which #n# stands for n letters. The peer is a
 // trusted proxy.
-//
-// replacements are pairs of a text in the body and what to send instead of it, which may be empty for the text itself.
-func parse(t *testing.T, text string, replacements ...string) exchange {
+// sent has what to send instead of a text in the body, unless it is empty.
+func parse(t *testing.T, text string, sent map[string]string) exchange {
 	t.Helper()
 	head, body, _ := strings.Cut(text, "\n\n")
 	lines := strings.Split(head, "\n")
@@ -137,9 +136,9 @@ func parse(t *testing.T, text string, replacements ...string) exchange {
 		t.Fatalf("%q: not a request", lines[0])
 	}
 	e := exchange{body: body}
-	for i := 0; i < len(replacements); i += 2 {
-		if replacements[i+1] != "" {
-			body = strings.ReplaceAll(body, replacements[i], replacements[i+1])
+	for name, value := range sent {
+		if value != "" {
+			body = strings.ReplaceAll(body, name, value)
 		}
 	}
 	if before, n, ok := strings.Cut(body, "#"); ok {

@@ -72,7 +72,7 @@ func (h *handler) release(_ context.Context, body []byte) (any, error) {
 		return nil, check.Problemf(http.StatusBadRequest, "slots: required: send those of /v1/check; if it returned none, no call is needed")
 	}
 	o.Duration = span(elapsed)
-	return found{h.options.Slots.Release(slotsOf(text), o)}, nil
+	return found{h.options.Slots.Release(slotsOf(text), o)}, nil //nolint:contextcheck // releases do not belong to a request
 }
 
 func (h *handler) renew(_ context.Context, body []byte) (any, error) {

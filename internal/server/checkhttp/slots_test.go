@@ -3,6 +3,7 @@ package checkhttp
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ func TestReleaseOutcome(t *testing.T) {
 	engine := &endsEngine{Engine: limiter(t)}
 	h := newTest(t, engine, Options{})
 	post := func(path, body string) []byte {
-		return serve(h, httptest.NewRequest("POST", path, strings.NewReader(body))).Body.Bytes()
+		return serve(h, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))).Body.Bytes()
 	}
 	for body, want := range map[string]headgate.Outcome{
 		``: {},
