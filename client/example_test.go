@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"net"
@@ -21,6 +22,8 @@ import (
 func startService() (address string, stop func()) {
 	limiter, err := headgate.New(memstore.New(memstore.Options{}), headgate.Rule{
 		ID: "login", Match: headgate.Match{Path: "/login"}, By: []string{"ip"}, Limit: headgate.PerMinute(2),
+	}, headgate.Rule{
+		ID: "exports", Match: headgate.Match{Path: "/exports"}, By: []string{"tenant"}, Limit: headgate.Concurrent(1),
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -40,6 +43,26 @@ func startService() (address string, stop func()) {
 		server.Stop()
 		<-done
 	}
+}
+
+func ExampleClient_Begin() {
+	address, stop := startService()
+	defer stop()
+
+	limiter, err := client.New(client.Options{Addresses: []string{address}, Timeout: time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer limiter.Close()
+	export := headgate.Request{Attributes: headgate.Attributes{"path": "/exports", "tenant": "acme"}}
+
+	first, _ := limiter.Begin(context.Background(), export)
+	defer first.Done(headgate.Outcome{}) // when the export has ended
+	second, _ := limiter.Begin(context.Background(), export)
+	fmt.Println(first.Allowed, second.Allowed)
+	// Output:
+	// true false
 }
 
 func Example() {
