@@ -16,10 +16,10 @@ func TestRelease(t *testing.T) {
 		_, response := send(t, "POST", "http://"+second.addressOf("http")+"/v1/check", export)
 		return strings.Contains(response, `"slots":`)
 	}
-	eventually(t, "two exports begin", func() bool { return !begin() && !begin() }) // Redis may be too slow for some
 	var explained string
 	holder := regexp.MustCompile(`(?m)^  exports +\S+ +2 +in \d+ min \d+ s +([0-9a-f]{16})$`)
 	eventually(t, "explain shows the holder", func() bool {
+		begin() // Redis may be too slow for some
 		explained = start(t, append([]string{"explain", "tenant=acme", "path=/exports"}, args...)...).out
 		return holder.MatchString(explained)
 	})
