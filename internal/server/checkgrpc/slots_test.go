@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/check"
 	"github.com/headgate/headgate/internal/server/checkgrpc"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
 )
@@ -54,7 +55,7 @@ func TestBegin(t *testing.T) {
 	l := limiter(t, exports)
 	client := serve(t, checkgrpc.New(l, checkgrpc.Options{}).Register)
 	ctx := t.Context()
-	check := func(begin bool) *checkv1.CheckResponse {
+	decide := func(begin bool) *checkv1.CheckResponse {
 		t.Helper()
 		response, err := client.Check(ctx, acme(begin))
 		if err != nil {
@@ -62,11 +63,11 @@ func TestBegin(t *testing.T) {
 		}
 		return response
 	}
-	if r := check(false); !r.GetAllowed() || r.GetSlots() != nil || r.GetLeaseUs() != 0 || !slices.Equal(r.GetSkipped(), []string{"exports"}) {
+	if r := decide(false); !r.GetAllowed() || r.GetSlots() != nil || r.GetLeaseUs() != 0 || !slices.Equal(r.GetSkipped(), []string{"exports"}) {
 		t.Errorf("without begin: %v", r)
 	}
-	first, second, third := begun(t, check(true)), begun(t, check(true)), begun(t, check(true))
-	if r := check(true); r.GetAllowed() || r.GetSlots() != nil || r.GetLeaseUs() != 0 || r.GetSkipped() != nil || r.GetRetryAfterUs() < 1_000_000 {
+	first, second, third := begun(t, decide(true)), begun(t, decide(true)), begun(t, decide(true))
+	if r := decide(true); r.GetAllowed() || r.GetSlots() != nil || r.GetLeaseUs() != 0 || r.GetSkipped() != nil || r.GetRetryAfterUs() < 1_000_000 {
 		t.Errorf("the fourth: %v", r)
 	}
 	expectInFlight(t, l, "three", 3)
@@ -145,6 +146,22 @@ func TestBeginErrors(t *testing.T) {
 	_, err = client.Release(ctx, &checkv1.ReleaseRequest{Releases: make([]*checkv1.SlotRelease, 1_001)})
 	expect("release too many", err, codes.InvalidArgument, "1001 releases: send at most 1000")
 	expectInFlight(t, l, "after errors", 0)
+}
+
+// fullEngine fails as a full table of slots does.
+type fullEngine struct{ *headgate.Limiter }
+
+func (fullEngine) Begin(context.Context, headgate.Request) (headgate.Decision, error) {
+	return headgate.Decision{}, check.ErrTooManySlots
+}
+
+func TestTooManySlots(t *testing.T) {
+	t.Parallel()
+	client := serve(t, checkgrpc.New(fullEngine{limiter(t)}, checkgrpc.Options{Log: quiet}).Register)
+	_, err := client.Check(t.Context(), acme(true))
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "release those that have ended") {
+		t.Error(err)
+	}
 }
 
 // endsEngine begins all requests and reports how they end.
