@@ -27,7 +27,8 @@ type slotStore struct {
 	latency time.Duration
 	lossy   float64
 	down    atomic.Bool
-	fate    float64 // of all calls, in place of a random one, if lossy is 1
+	fate    float64         // of all calls, in place of a random one, if lossy is 1
+	holders map[uint64]bool // of charges, see countHolders
 }
 
 // What happens to a call if all are lossy.
@@ -38,7 +39,7 @@ const (
 )
 
 func newSlotStore(seed uint64) *slotStore {
-	return &slotStore{inner: memstore.New(memstore.Options{}), rand: rand.New(rand.NewPCG(seed, 1)), latency: time.Millisecond}
+	return &slotStore{inner: memstore.New(memstore.Options{}), rand: rand.New(rand.NewPCG(seed, 1)), latency: time.Millisecond, holders: map[uint64]bool{}}
 }
 
 func (s *slotStore) Shard(headgate.Subject) int { return 0 }
@@ -48,6 +49,15 @@ func (s *slotStore) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inner = memstore.New(memstore.Options{})
+}
+
+// countHolders returns how many holders charges had since the last call.
+func (s *slotStore) countHolders() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.holders)
+	clear(s.holders)
+	return n
 }
 
 // lose sets the fraction of calls without a response.
@@ -70,6 +80,11 @@ func (s *slotStore) draw() (inner *memstore.Store, there, back time.Duration, fa
 
 func (s *slotStore) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
 	s.calls.Add(1)
+	s.mu.Lock()
+	for i := range charges {
+		s.holders[charges[i].Holder] = true
+	}
+	s.mu.Unlock()
 	fail := func(err error) error {
 		for i := range results {
 			results[i] = headgate.Result{Err: err}
@@ -411,6 +426,48 @@ func TestBeginReusesOnlyStored(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		f.expectUsed("in the end")
 	})
+}
+
+// TestBeginMoves loses responses on a busy counter, so that requests use one holder after another, and some of them last. In the end
+// they all belong to one holder again, and meanwhile the store never counts less than is in flight.
+func TestBeginMoves(t *testing.T) {
+	t.Parallel()
+	for seed := range slotSeeds(20) {
+		synctest.Test(t, func(t *testing.T) {
+			limit := headgate.Concurrent(1000)
+			if seed%2 == 1 {
+				limit.Window = time.Second // so that responses to moves are lost as well
+			}
+			f := newSlotFleet(t, seed, 1, limit)
+			var lasting sync.WaitGroup
+			stop := f.load(seed, 5*time.Second, 2*time.Millisecond, 20*time.Millisecond, 3)
+			f.store.lose(0.3)
+			for range 50 {
+				lasting.Go(func() { f.request(0, 1, time.Minute) })
+				time.Sleep(100 * time.Millisecond)
+			}
+			f.store.lose(0)
+			stop()
+			time.Sleep(2 * time.Second) // until the store's count is right
+			several := f.store.countHolders()
+			for range 20_000 {
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+				if used, inFlight := f.used(), f.now(); used < inFlight {
+					t.Fatalf("seed %d: the store counts %d, %d are in flight", seed, used, inFlight)
+				}
+			}
+			f.expectUsed(fmt.Sprintf("seed %d: while requests last", seed))
+			f.store.countHolders()
+			time.Sleep(10 * time.Second)
+			if one := f.store.countHolders(); several < 3 || one != 1 {
+				t.Errorf("seed %d: %d holders, later %d: must be several, and one", seed, several, one)
+			}
+			lasting.Wait()
+			time.Sleep(2 * time.Second)
+			f.expectUsed(fmt.Sprintf("seed %d: in the end", seed))
+		})
+	}
 }
 
 // inUseStore remembers what the last charge said is in use.

@@ -173,6 +173,9 @@ func (k *slotKeeper) send(operations []*slotOperation) {
 		h.counter.stripe.mu.Lock()
 		h.finish(op, &results[i], now)
 		k.schedule(h, h.dueAt(now))
+		if op.from != nil {
+			k.schedule(op.from, op.from.dueAt(now))
+		}
 		h.counter.stripe.mu.Unlock()
 	}
 }

@@ -11,8 +11,9 @@ import (
 type slotHolder struct {
 	counter *slotCounter
 	id      uint64
-	inUse   int64 // units of requests
-	pending int64 // units of requests that are not decided
+	movedTo *slotHolder // has the units of this holder's requests now, if not nil
+	inUse   int64       // units of requests
+	pending int64       // units of requests that are not decided
 	// kept are units that were released here but not in the store, spending those of them that requests are about to use. Up to
 	// leastKept of the kept units were not needed since the last turn, and are given back at keptUntil.
 	kept, spending, leastKept int64
@@ -26,7 +27,7 @@ type slotHolder struct {
 	acquiring, releasing int64
 	// Units of all acquires and releases so far.
 	acquired, released int64
-	setting            bool  // SetSlots is outstanding
+	setting            bool  // SetSlots is outstanding, or the current holder acquires this one's units
 	sets               int64 // how often it began or ended
 
 	// doubts counts the events after which stored may be wrong; the first resolved of them are repaired.
@@ -192,6 +193,7 @@ func (h *slotHolder) dueAt(now time.Time) (at time.Time) {
 // slotOperation is an operation on a concurrency limit that no request waits for.
 type slotOperation struct {
 	holder *slotHolder
+	from   *slotHolder // whose units the holder acquires; nil if it is not a move
 	charge Charge
 	since  slotSnapshot
 	doubts int64
@@ -213,6 +215,8 @@ func (h *slotHolder) next(k *slotKeeper, now time.Time) *slotOperation {
 	switch {
 	case h.setting || now.Before(h.retryAt):
 		return nil
+	case late && alone && h.movable():
+		return h.counter.current.moveFrom(h, k, now)
 	case alone && (h.wrong() || late):
 		op.charge.Slots, op.charge.Cost = SetSlots, h.want()
 	case !h.unsure() && !h.closed() && h.excess() > 0:
@@ -235,10 +239,55 @@ func (h *slotHolder) next(k *slotKeeper, now time.Time) *slotOperation {
 	return op
 }
 
+// movable reports whether the counter's current holder can take over the units: the store has recorded exactly those of requests. A
+// holder whose requests last would otherwise need an entry and renewals of its own until the last of them ends, as would the next.
+func (h *slotHolder) movable() bool {
+	current := h.counter.current
+	return h.closed() && current != nil && !current.unsure() && !h.wrong() && h.inUse > 0 && h.inUse == h.stored && h.pending == 0 && h.recheckAt.IsZero()
+}
+
+// moveFrom acquires the units of another holder, even above the limit. That one is set to zero afterwards, so that they are never missing.
+func (h *slotHolder) moveFrom(from *slotHolder, k *slotKeeper, now time.Time) *slotOperation {
+	op := &slotOperation{holder: h, from: from, charge: h.counter.charge, since: h.begin(now)}
+	op.charge.Force, op.charge.Cost, op.charge.Holder, op.charge.Seq = true, from.stored, h.id, k.seq.Add(1)
+	h.acquiring += op.charge.Cost
+	h.acquired += op.charge.Cost
+	from.setting = true
+	return op
+}
+
+// finishMove records the result of acquiring another holder's units. Some of its requests may have ended in the meantime.
+func (h *slotHolder) finishMove(op *slotOperation, r *Result, now time.Time) {
+	units := op.charge.Cost
+	op.from.setting = false
+	h.acquiring -= units
+	if r.Err != nil {
+		op.from.fail(now)
+		if errors.Is(r.Err, ErrUnanswered) {
+			h.giveUp(now)
+		}
+		return
+	}
+	h.counter.observe(r, now)
+	h.stored += r.Granted
+	if !h.verify(&op.since, r.HolderUnits, r.Granted, units, 0) {
+		h.doubt(now)
+	}
+	if r.Granted == units {
+		h.inUse, op.from.inUse, op.from.movedTo = h.inUse+op.from.inUse, 0, h
+	} else { // there are too many holders
+		op.from.fail(now)
+	}
+}
+
 // finish records the result of an operation.
 func (h *slotHolder) finish(op *slotOperation, r *Result, now time.Time) {
 	h.outstanding--
 	units := op.charge.Cost
+	if op.from != nil {
+		h.finishMove(op, r, now)
+		return
+	}
 	switch op.charge.Slots {
 	case SetSlots:
 		h.setting = false

@@ -235,6 +235,9 @@ func (h *slotHolder) release(k *slotKeeper, units int64, elapsed time.Duration, 
 	counter := h.counter
 	counter.stripe.mu.Lock()
 	defer counter.stripe.mu.Unlock()
+	for h.movedTo != nil {
+		h = h.movedTo
+	}
 	if h.inUse >= units { // else close or drop has given all of them back
 		h.inUse -= units
 		counter.stats.inUse.Add(-units)
