@@ -197,14 +197,14 @@ func (s *slotFleet) fill(n *slotNode, count int) {
 	}
 }
 
-// finish ends the oldest request at a node, if there is one.
+// finish ends the latest request at a node, if there is one: the first ones last.
 func (s *slotFleet) finish(n *slotNode) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.open) > 0 {
+	if last := len(n.open) - 1; last >= 0 {
 		s.add(-1)
-		n.open[0]()
-		n.open = n.open[1:]
+		n.open[last]()
+		n.open = n.open[:last]
 	}
 }
 
