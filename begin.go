@@ -58,7 +58,7 @@ func (d *Decision) OnDone(release func(Outcome)) {
 }
 
 // Close releases the units of concurrency limits of all requests that Begin has decided, for a node that shuts down. It waits until
-// the store has recorded it or ctx is done. A limiter without concurrency limits need not be closed.
+// the store has recorded it or ctx is done, when it gives up: the units then expire with their leases. Call Begin no more. A limiter without concurrency limits need not be closed.
 func (l *Limiter) Close(ctx context.Context) error { return l.slots.close(ctx) }
 
 // slotUse is what an evaluation does with concurrency limits.

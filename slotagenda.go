@@ -13,6 +13,7 @@ type slotAgenda struct {
 	mu      sync.Mutex
 	items   slotHeap
 	running bool // there is a goroutine for it
+	stopped bool // nothing is to be done any more
 	wake    chan struct{}
 }
 
@@ -57,6 +58,8 @@ func (k *slotKeeper) schedule(h *slotHolder, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
+	case a.stopped:
+		return
 	case h.finished():
 		a.clear(h)
 		h.counter.forget(h)
@@ -74,10 +77,15 @@ func (k *slotKeeper) schedule(h *slotHolder, at time.Time) {
 		a.running = true
 		go k.run()
 	case len(a.items) == 0 || a.items[0] == h:
-		select {
-		case a.wake <- struct{}{}:
-		default:
-		}
+		a.wakeUp()
+	}
+}
+
+// wakeUp has the goroutine look at the agenda.
+func (a *slotAgenda) wakeUp() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -125,12 +133,12 @@ func (k *slotKeeper) run() {
 func (a *slotAgenda) take(now time.Time) (due []*slotHolder, next time.Time, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for len(a.items) > 0 && len(due) < maxSlotBatch*maxSlotCalls && !a.items[0].due.After(now) {
+	for len(a.items) > 0 && !a.stopped && len(due) < maxSlotBatch*maxSlotCalls && !a.items[0].due.After(now) {
 		due = append(due, a.items[0])
 		a.clear(a.items[0])
 	}
 	switch {
-	case len(a.items) > 0:
+	case len(a.items) > 0 && !a.stopped:
 		next = a.items[0].due
 	case len(due) == 0:
 		a.running = false
@@ -180,7 +188,7 @@ func (k *slotKeeper) send(operations []*slotOperation) {
 	}
 }
 
-// wait waits until nothing is to be done.
+// wait waits until nothing is to be done. If ctx ends first, the rest is given up, so that the goroutine ends.
 func (a *slotAgenda) wait(ctx context.Context) error {
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
@@ -193,6 +201,10 @@ func (a *slotAgenda) wait(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			a.mu.Lock()
+			a.stopped = true
+			a.mu.Unlock()
+			a.wakeUp()
 			return ctx.Err()
 		case <-ticker.C:
 		}
