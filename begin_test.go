@@ -429,7 +429,7 @@ func TestBeginReusesOnlyStored(t *testing.T) {
 }
 
 // TestBeginMoves loses responses on a busy counter, so that requests use one holder after another, and some of them last. In the end
-// they all belong to one holder again, and meanwhile the store never counts less than is in flight.
+// they all belong to one holder again, and in the meantime the store never counts less than is in flight.
 func TestBeginMoves(t *testing.T) {
 	t.Parallel()
 	for seed := range slotSeeds(20) {

@@ -42,7 +42,7 @@ func serveSlots(redis, listen, lease string) error {
 	if err != nil {
 		return err
 	}
-	rule.Limit.Count = maxSlotsUsed // so that Remaining tells how far the limit is exceeded
+	rule.Limit.Count = maxSlotsUsed // so that Remaining shows how far the limit is exceeded
 	peeker, err := headgate.New(wrapped, rule)
 	if err != nil {
 		return err

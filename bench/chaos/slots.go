@@ -34,7 +34,7 @@ const (
 	defaultLease, shortLease = 10 * time.Second, 2 * time.Second
 	// slotMargin is how long nodes may take in addition to a time that depends on the lease.
 	slotMargin = 500 * time.Millisecond
-	slotAway   = 5 * time.Second
+	slotOutage = 5 * time.Second
 	// maxSlotStall is how long this program may not run: the nodes have probably not run either.
 	maxSlotStall = 200 * time.Millisecond
 )
@@ -45,8 +45,8 @@ func slotFaults() []*slotFault {
 		{name: "slots: FLUSHALL", short: true, build: standalone(), run: slotsFlushed},
 		{name: "slots: Sentinel, the primary killed", build: sentinels, run: slotsFailedOver},
 		{name: "slots: connections reset every 300 ms", build: behindProxy, run: slotsReset},
-		{name: "slots: Redis away for 5 s, with AOF", build: standalone(aof...), run: slotsAway(2)},
-		{name: "slots: Redis away for 5 s, back empty", build: standalone(), run: slotsAway(3)},
+		{name: "slots: Redis unavailable for 5 s, with AOF", build: standalone(aof...), run: slotsWithoutRedis(2)},
+		{name: "slots: Redis unavailable for 5 s, back empty", build: standalone(), run: slotsWithoutRedis(3)},
 	}
 }
 
@@ -249,7 +249,7 @@ func (s *slotFleet) used() int {
 // settled waits until the store has counted exactly what is in flight for longer than nodes wait before they verify it. It returns how
 // long after a time it last counted anything else.
 func (s *slotFleet) settled(since time.Time) (last time.Duration) {
-	const steady, most = 1500 * time.Millisecond, 15 * time.Second
+	const steady, limit = 1500 * time.Millisecond, 15 * time.Second
 	for {
 		used, now := s.used(), time.Since(since)
 		s.mu.Lock()
@@ -258,14 +258,14 @@ func (s *slotFleet) settled(since time.Time) (last time.Duration) {
 		if differs {
 			last = now
 		}
-		if now-last > steady || now > most || s.Context().Err() != nil {
+		if now-last > steady || now > limit || s.Context().Err() != nil {
 			return last
 		}
 		s.Sleep(5 * time.Millisecond)
 	}
 }
 
-// repair is how long after a loss of counters the store may lack units.
+// repair returns how long after a loss of counters the store may lack units.
 func (s *slotFleet) repair() time.Duration { return s.lease/3 + slotMargin/3 }
 
 // within returns a figure for a time, with more time where the lease is short.
@@ -278,8 +278,8 @@ func (s *slotFleet) within(what string, got, target time.Duration) slotFigure {
 
 const countRight = "the store's count is right after"
 
-// atMost returns a figure for the most requests that were in flight at a time, in limits.
-func (s *slotFleet) atMost(limits int) slotFigure {
+// maxInFlight returns a figure for the most requests that were in flight at a time, in limits.
+func (s *slotFleet) maxInFlight(limits int) slotFigure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slotFigure{Figure: suite.Judged(s.highest <= limits*slotLimit, "in flight at most %d (≤ %d)", s.highest, limits*slotLimit)}
@@ -305,7 +305,7 @@ func slotsKilled(s *slotFleet) []slotFigure {
 	return []slotFigure{
 		s.within("its slots are free after", freed, s.lease+slotMargin),
 		{suite.Judged(freed >= s.lease/2, "not before %s", suite.FormatDuration(s.lease/2)), true},
-		s.atMost(1),
+		s.maxInFlight(1),
 	}
 }
 
@@ -320,7 +320,7 @@ func slotsFlushed(s *slotFleet) []slotFigure {
 	stop := s.flood(0, s.nodes[1])
 	repaired := s.settled(began)
 	stop()
-	return []slotFigure{s.within(countRight, repaired, s.repair()), s.atMost(2)}
+	return []slotFigure{s.within(countRight, repaired, s.repair()), s.maxInFlight(2)}
 }
 
 // slotsFailedOver kills a primary while requests begin and end.
@@ -333,7 +333,7 @@ func slotsFailedOver(s *slotFleet) []slotFigure {
 	s.load = &load{start: time.Now()}
 	failOver(s.world)
 	stop()
-	return []slotFigure{s.within(countRight, s.settled(s.announced), s.repair()), s.atMost(2)}
+	return []slotFigure{s.within(countRight, s.settled(s.announced), s.repair()), s.maxInFlight(2)}
 }
 
 // slotsReset resets connections while requests begin and end.
@@ -345,17 +345,17 @@ func slotsReset(s *slotFleet) []slotFigure {
 	s.load = &load{start: time.Now()}
 	reset(s.world)
 	stop()
-	return []slotFigure{s.within(countRight, s.settled(time.Now()), 5*time.Second), s.atMost(2)}
+	return []slotFigure{s.within(countRight, s.settled(time.Now()), 5*time.Second), s.maxInFlight(2)}
 }
 
-// slotsAway kills Redis while one node has the whole limit in flight. The others use their shares, and what a restarted Redis offers.
-func slotsAway(limits int) func(*slotFleet) []slotFigure {
+// slotsWithoutRedis kills Redis while one node has the whole limit in flight. The others use their shares, and what a restarted Redis offers.
+func slotsWithoutRedis(limits int) func(*slotFleet) []slotFigure {
 	return func(s *slotFleet) []slotFigure {
 		s.fill(s.nodes[0], slotLimit)
 		stop := s.flood(0, s.nodes[1:]...)
 		s.Sleep(time.Second)
 		s.redis.Kill()
-		s.Sleep(slotAway)
+		s.Sleep(slotOutage)
 		s.mu.Lock()
 		shares := s.inFlight - slotLimit
 		s.mu.Unlock()
@@ -365,7 +365,7 @@ func slotsAway(limits int) func(*slotFleet) []slotFigure {
 		stop()
 		return []slotFigure{
 			{Figure: suite.Note("admitted by shares %d", shares)},
-			s.within(countRight, repaired, s.repair()), s.atMost(limits),
+			s.within(countRight, repaired, s.repair()), s.maxInFlight(limits),
 		}
 	}
 }
