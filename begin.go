@@ -9,7 +9,7 @@ import (
 
 // Outcome is how a request ended.
 type Outcome struct {
-	// Duration is how long the request took; 0 means the time since Begin.
+	// Duration is how long the request took; 0 means the time since Begin, which is also the maximum.
 	Duration time.Duration
 	// Status is the status of the response as HTTP has it; 0 if there is none.
 	Status int

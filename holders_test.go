@@ -137,9 +137,9 @@ func TestSlotStats(t *testing.T) {
 			t.Errorf("after the store was unavailable: %+v", got)
 		}
 		d.Done(headgate.Outcome{Duration: time.Minute})
-		second.Done(headgate.Outcome{Duration: time.Hour})
+		second.Done(headgate.Outcome{Duration: 2 * time.Second})
 		time.Sleep(time.Second)
-		if got := stats(); got.InUse != 0 || got.Requests != 2 || got.Held != time.Hour+time.Minute {
+		if got := stats(); got.InUse != 0 || got.Requests != 2 || got.Held != time.Minute+2*time.Second {
 			t.Errorf("in the end: %+v", got)
 		}
 	})
@@ -162,6 +162,22 @@ func TestSlotAgenda(t *testing.T) {
 	})
 }
 
+// TestRetryNever checks that a request that can never fit is denied for ever even if some of its units were kept.
+func TestRetryNever(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newSlotFleet(t, 1, 1, headgate.Concurrent(9))
+		d := begin(t, f.nodes[0])
+		d.Done(headgate.Outcome{})
+		costly := slotRequest
+		costly.Cost = 10
+		if d, err := f.nodes[0].Begin(t.Context(), costly); err != nil || d.Allowed || d.RetryAfter != headgate.Never {
+			t.Errorf("allowed %t, retry after %s, %v", d.Allowed, d.RetryAfter, err)
+		}
+		time.Sleep(time.Second)
+	})
+}
+
 // TestRetryAfterOfTheLimitThatDenies checks that the estimate is that of the counter whose units are in use.
 func TestRetryAfterOfTheLimitThatDenies(t *testing.T) {
 	t.Parallel()
@@ -173,7 +189,8 @@ func TestRetryAfterOfTheLimitThatDenies(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := begin(t, l)
-		first.Done(headgate.Outcome{Duration: 20 * time.Second})
+		time.Sleep(20 * time.Second)
+		first.Done(headgate.Outcome{Duration: time.Hour}) // it cannot be longer than since its begin
 		all := []headgate.Decision{begin(t, l), begin(t, l)}
 		d, err := l.Begin(t.Context(), slotRequest)
 		if err != nil || d.Allowed || d.DeniedBy().Rule != "exports" || d.RetryAfter != 10*time.Second {

@@ -89,8 +89,9 @@ func (k *slotKeeper) acquire(c *Charge, index int, rule string) slotTicket {
 	counter := k.counter(stripe, c, rule)
 	h := counter.current
 	t := slotTicket{charge: index, holder: h, requested: c.Cost}
-	// The store must have recorded what was kept: not if it was admitted without the store, or if the lease is about to expire.
-	if !c.Strict && !h.unsure() && now.Before(h.renewed.Add(counter.lease()*2/3)) {
+	// The store must have recorded what was kept: not if it was admitted without the store, or if the lease is about to expire. It decides
+	// what can never fit.
+	if !c.Strict && c.Cost <= c.Limit.Count && !h.unsure() && now.Before(h.renewed.Add(counter.lease()*2/3)) {
 		t.kept = min(h.kept, c.Cost)
 		t.requested -= t.kept
 	}
@@ -222,8 +223,8 @@ func (s *heldSlots) release(elapsed time.Duration) {
 		return
 	}
 	now := time.Now()
-	if elapsed <= 0 {
-		elapsed = now.Sub(s.since)
+	if since := now.Sub(s.since); elapsed <= 0 || elapsed > since { // a caller may say anything
+		elapsed = since
 	}
 	for _, u := range s.units {
 		u.holder.release(s.keeper, u.units, elapsed, now)

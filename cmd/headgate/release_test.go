@@ -34,6 +34,6 @@ func TestRelease(t *testing.T) {
 	eventually(t, "another export begins", begin)
 	eventually(t, "the holder has no units", func() bool {
 		got := release()
-		return got.code == 2 && strings.Contains(got.errors, "holder "+id+" has no units of this subject: list the holders with headgate explain")
+		return got.code == 2 && strings.HasSuffix(got.errors, "holder "+id+" has no units of this subject: list the holders with headgate explain\n")
 	})
 }

@@ -80,11 +80,13 @@ func (a *api) releaseHolder(c *call) (any, error) {
 	if err != nil {
 		return nil, notFound("%s", err)
 	}
+	concurrent := false
 	for i := range d.Limits {
 		limit := &d.Limits[i]
 		if limit.Limit.Algorithm != headgate.Concurrency {
 			continue
 		}
+		concurrent = true
 		holders, err := a.limiter.Holders(c.Context(), limit)
 		if err != nil {
 			return nil, a.storeUnavailable(err)
@@ -93,7 +95,11 @@ func (a *api) releaseHolder(c *call) (any, error) {
 			return a.releaseFrom(c, &rule, limit, &holders[at], &requested)
 		}
 	}
-	return nil, notFound("rule %q: holder %s has no units of this subject: list the holders with headgate explain", rule.ID, requested.Holder)
+	if !concurrent {
+		return nil, unprocessable("rule %q: has no concurrency limit for this subject: use reset or grant", rule.ID)
+	}
+	return nil, newProblem(http.StatusConflict, fmt.Sprintf("holder %s has no units of this subject: list the holders with headgate explain",
+		requested.Holder))
 }
 
 // releaseFrom releases the units of a holder, after it has written the audit.

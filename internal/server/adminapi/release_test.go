@@ -82,7 +82,7 @@ func TestRelease(t *testing.T) {
 	}
 	expect(release("slots", first), `200 {"units":2,"node":""}`)
 	settle(own)
-	expect(release("quota", first), `404 rule "quota": holder `+first+` has no units`)
+	expect(release("quota", first), `422 rule "quota": has no concurrency limit`)
 	expect(release("slots", "x"), `422 holder "x": must be 16 hexadecimal digits`)
 	expect(release("none", first), `404 rule "none": not in force`)
 
@@ -102,5 +102,5 @@ func TestRelease(t *testing.T) {
 	third := beginOne(t, node(), "acme")
 	store.node = ""
 	expect(release("slots", third), `200 {"units":1,"node":""}`)
-	expect(release("slots", third), "404 ")
+	expect(release("slots", third), "409 holder "+third+" has no units")
 }

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -11,6 +12,11 @@ import (
 
 func TestSlots(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testSlots)
+}
+
+func testSlots(t *testing.T) {
+	t.Helper()
 	m, limiter := newEngine(t, memstore.New(memstore.Options{}), headgate.Rule{ID: "exports", Limit: headgate.Concurrent(5)},
 		headgate.Rule{ID: "rate", Limit: headgate.PerMinute(5)})
 	m.Limits(limiter.Rules)
@@ -27,6 +33,7 @@ headgate_slots_in_use{rule="exports"} %d
 			t.Fatalf("%t, %v", begun[i].Holds(), err)
 		}
 	}
+	time.Sleep(2 * time.Second)
 	begun[0].Done(headgate.Outcome{Duration: 1500 * time.Millisecond})
 	expect(t, m, "headgate_slots_in_use", fmt.Sprintf(inUse, 2))
 	expect(t, m, "headgate_slot_duration_seconds", `# HELP headgate_slot_duration_seconds How long requests had units of concurrency limits in use, by rule.
@@ -38,6 +45,9 @@ headgate_slot_duration_seconds_count{rule="exports"} 1
 # TYPE headgate_rule_limit_window_seconds gauge
 headgate_rule_limit_window_seconds{limit="",rule="rate"} 60
 `)
+	if err := limiter.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestSlotsOfManyRules checks that rules above the bound of labels are summed up as other, not exported twice.
