@@ -62,7 +62,11 @@ func slots(w *world) {
 			})
 		}
 	}
+	began := time.Now()
 	for fault := 0; (s.backend.served() < s.requests || fault < 3) && ctx.Err() == nil; fault++ {
+		if w.short && fault >= 3 && time.Since(began) > slowest {
+			break
+		}
 		w.Sleep(time.Duration(w.some(700, 1500)+w.rand.IntN(500)) * time.Millisecond)
 		s.breakSomething(fault)
 	}
@@ -76,6 +80,8 @@ func slots(w *world) {
 const (
 	// shortLease is the lease of half of the rules, and of all in short runs.
 	shortLease = 2 * time.Second
+	// slowest is when a short run ends, even if it has fewer requests.
+	slowest = 10 * time.Second
 	// longGroup has few requests, most of them so long that only renewals keep their units.
 	longGroup = 1
 )
