@@ -158,8 +158,11 @@ func TestMetricsExist(t *testing.T) {
 		testenv.NoError(t, err)
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
 			exported[m[1]] = true
-			if m[2] == "histogram" {
+			switch m[2] {
+			case "histogram":
 				exported[m[1]+"_bucket"] = true
+			case "summary":
+				exported[m[1]+"_sum"], exported[m[1]+"_count"] = true, true
 			}
 		}
 	}
