@@ -67,14 +67,11 @@ func (a *api) giveBack(c *call, action string, credit Credit) (any, error) {
 	if err := a.mayCredit(c, id); err != nil {
 		return nil, err
 	}
-	rule, err := a.ruleInForce(c, id)
+	rule, err := a.ruleOf(c, id, credit.Subject)
 	if err != nil {
 		return nil, err
 	}
 	request := headgate.Request{Attributes: credit.Subject, Rule: rule.ID}
-	if err := ruledoc.CheckSubject(&rule, credit.Subject); err != nil && len(rule.By) > 0 {
-		return nil, unprocessable("%s", err)
-	}
 	if credit.Units == 0 {
 		request.Cost = headgate.MaxCost
 	} else if err := setCost(&rule, &request, credit.Units); err != nil {
@@ -82,15 +79,12 @@ func (a *api) giveBack(c *call, action string, credit Credit) (any, error) {
 	}
 	a.Log.InfoContext(c.Context(), "units given back", "caller", c.by.Name, "action", action, "rule", rule.ID,
 		"units", credit.Units)
-	if a.DB != nil {
-		record := struct {
-			What string `json:"what"`
-			Credit
-		}{action, credit}
-		tenant := credit.Subject["tenant"]
-		if err := a.DB.Record(c.Context(), c.by.who(""), rule.ID, tenant, record); err != nil {
-			return nil, err
-		}
+	record := struct {
+		What string `json:"what"`
+		Credit
+	}{action, credit}
+	if err := a.audit(c, &rule, credit.Subject, record); err != nil {
+		return nil, err
 	}
 	if _, err := a.limiter.Refund(c.Context(), request); errors.Is(err, headgate.ErrUnanswered) {
 		return nil, a.storeUnavailable(fmt.Errorf("%w: it is unknown whether the units were given back: check the usage before you retry", err))
@@ -98,6 +92,26 @@ func (a *api) giveBack(c *call, action string, credit Credit) (any, error) {
 		return nil, a.storeUnavailable(err)
 	}
 	return a.peek(c, id, &rule, credit.Subject)
+}
+
+// ruleOf returns the rule in force whose counter of a subject is to be changed.
+func (a *api) ruleOf(c *call, id string, subject headgate.Attributes) (headgate.Rule, error) {
+	rule, err := a.ruleInForce(c, id)
+	if err != nil {
+		return rule, err
+	}
+	if err := ruledoc.CheckSubject(&rule, subject); err != nil && len(rule.By) > 0 {
+		return rule, unprocessable("%s", err)
+	}
+	return rule, nil
+}
+
+// audit writes what is about to be done to a subject's counter, if there is a database.
+func (a *api) audit(c *call, rule *headgate.Rule, subject headgate.Attributes, record any) error {
+	if a.DB == nil {
+		return nil
+	}
+	return a.DB.Record(c.Context(), c.by.who(""), rule.ID, subject["tenant"], record)
 }
 
 // mayCredit rejects credits of tenants, except for rules that they have made.

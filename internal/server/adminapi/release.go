@@ -9,7 +9,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/fanout"
-	"github.com/headgate/headgate/ruledoc"
 )
 
 // Release is a request to release the units of concurrency limits that a holder has.
@@ -69,12 +68,9 @@ func (a *api) releaseHolder(c *call) (any, error) {
 	if err != nil {
 		return nil, unprocessable("holder %q: must be 16 hexadecimal digits, as headgate explain shows them", requested.Holder)
 	}
-	rule, err := a.ruleInForce(c, c.PathValue("ruleId"))
+	rule, err := a.ruleOf(c, c.PathValue("ruleId"), requested.Subject)
 	if err != nil {
 		return nil, err
-	}
-	if err := ruledoc.CheckSubject(&rule, requested.Subject); err != nil && len(rule.By) > 0 {
-		return nil, unprocessable("%s", err)
 	}
 	d, err := a.limiter.Peek(c.Context(), headgate.Request{Attributes: requested.Subject, Rule: rule.ID})
 	if err != nil {
@@ -105,14 +101,12 @@ func (a *api) releaseHolder(c *call) (any, error) {
 // releaseFrom releases the units of a holder, after it has written the audit.
 func (a *api) releaseFrom(c *call, rule *headgate.Rule, limit *headgate.LimitDecision, h *headgate.Holder, requested *Release) (any, error) {
 	a.Log.InfoContext(c.Context(), "units of a holder released", "caller", c.by.Name, "rule", rule.ID, "node", h.Node, "units", h.Units)
-	if a.DB != nil {
-		record := struct {
-			What string `json:"what"`
-			Release
-		}{"release", *requested}
-		if err := a.DB.Record(c.Context(), c.by.who(""), rule.ID, requested.Subject["tenant"], record); err != nil {
-			return nil, err
-		}
+	record := struct {
+		What string `json:"what"`
+		Release
+	}{"release", *requested}
+	if err := a.audit(c, rule, requested.Subject, record); err != nil {
+		return nil, err
 	}
 	query := ReleaseQuery{Subject: limit.Subject, Counter: limit.Counter, Holder: h.ID}
 	result := ReleaseOwn(a.limiter)(query)
