@@ -41,6 +41,16 @@ func TestLinearizable(t *testing.T) {
 			return got.granted == 0 && got.remaining == count-used, used
 		},
 	}
+	expectLinearizable(t, &model, func(t *testing.T, store *Store, subject headgate.Subject) []porcupine.Operation {
+		return record(t, store, limit, subject)
+	})
+}
+
+// expectLinearizable records rounds of operations, each on a new subject, and fails if no order explains their results by the model.
+func expectLinearizable(
+	t *testing.T, model *porcupine.Model, record func(*testing.T, *Store, headgate.Subject) []porcupine.Operation,
+) {
+	t.Helper()
 	for name, address := range map[string]string{
 		"standalone": standalone(startServer(t)),
 		"cluster":    cluster(startCluster(t)),
@@ -48,8 +58,8 @@ func TestLinearizable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := open(t, address)
 			for round := range 20 {
-				history := record(t, store, limit, headgate.SubjectOf("linear", string(rune('a'+round))))
-				if !porcupine.CheckOperations(model, history) {
+				history := record(t, store, headgate.SubjectOf("linear", string(rune('a'+round))))
+				if !porcupine.CheckOperations(*model, history) {
 					t.Fatalf("round %d: no order explains the results", round)
 				}
 			}
@@ -138,20 +148,9 @@ func TestLinearizableSlots(t *testing.T) {
 			return want == output.(slotOutput), s
 		},
 	}
-	for name, address := range map[string]string{
-		"standalone": standalone(startServer(t)),
-		"cluster":    cluster(startCluster(t)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			store := open(t, address)
-			for round := range 20 {
-				history := recordSlots(t, store, limit, headgate.SubjectOf("slots", string(rune('a'+round))))
-				if !porcupine.CheckOperations(model, history) {
-					t.Fatalf("round %d: no order explains the results", round)
-				}
-			}
-		})
-	}
+	expectLinearizable(t, &model, func(t *testing.T, store *Store, subject headgate.Subject) []porcupine.Operation {
+		return recordSlots(t, store, limit, subject)
+	})
 }
 
 // recordSlots lets a few callers of each holder acquire, release and set units. Some numbers are old, as of operations that arrive in
