@@ -19,9 +19,11 @@ import (
 	"github.com/headgate/headgate/internal/wallclock"
 )
 
+// DefaultMaxEntries is the number of counters if Options do not set it.
+const DefaultMaxEntries = 1_000_000
+
 const (
-	defaultMaxEntries = 1_000_000
-	maxShards         = 256
+	maxShards = 256
 	// minShardEntries is the smallest number of entries per shard of a full store.
 	minShardEntries = 1_024
 	// reclaimSlots is the number of slots after which one call stops searching further shards for expired entries: a few hundred
@@ -33,7 +35,7 @@ const (
 
 // Options configure a Store. The zero value is valid.
 type Options struct {
-	// MaxEntries is the largest number of counters; 0 means 1,000,000. Each takes 80 to 120 bytes, plus 16 bytes per charge in a
+	// MaxEntries is the largest number of counters; 0 means DefaultMaxEntries. Each takes 80 to 120 bytes, plus 16 bytes per charge in a
 	// sliding log, 32 bytes per holder of a concurrency limit and about 100 bytes per hold. No counter is evicted while at most this many are live: expired counters are
 	// dropped first. Until they are found there may temporarily be a few more counters.
 	MaxEntries int
@@ -71,7 +73,7 @@ type shard struct {
 // New returns an empty store. Its memory grows with the number of counters.
 func New(o Options) *Store {
 	if o.MaxEntries <= 0 {
-		o.MaxEntries = defaultMaxEntries
+		o.MaxEntries = DefaultMaxEntries
 	}
 	if o.Clock == nil {
 		o.Clock = wallclock.New()

@@ -25,7 +25,7 @@ func TestShards(t *testing.T) {
 	for maxEntries, shards := range map[int]int{1: 1, 2047: 1, 2048: 2, 100_003: 64, 262_143: 128, 262_144: 256, 999_999: 256, 0: 256} {
 		s := New(Options{MaxEntries: maxEntries})
 		if maxEntries == 0 {
-			maxEntries = defaultMaxEntries
+			maxEntries = DefaultMaxEntries
 		}
 		if len(s.shards) != shards || s.budget.capacity != int64(maxEntries) {
 			t.Errorf("MaxEntries %d: %d shards for %d entries", maxEntries, len(s.shards), s.budget.capacity)

@@ -19,7 +19,7 @@ var (
 		"HeadgateAvailabilityFastBurn", "HeadgateAvailabilitySlowBurn",
 	}
 	afterRestart   = []string{"HeadgateFailover", "HeadgateRulesDiffer", "HeadgateDenialSpike"}
-	duringEviction = []string{"HeadgateRedisEvicts"}
+	duringEviction = []string{"HeadgateStoreEvicts"}
 	afterKill      = []string{"HeadgateDown", "HeadgateNodeDown"}
 	expectedAlerts = slices.Concat(duringFaults, afterRestart, duringEviction, afterKill)
 )

@@ -97,6 +97,7 @@ func (p *program) serve(ctx context.Context, o *serveOptions, log *slog.Logger) 
 // devConfig copies the settings that --dev keeps: rules, identity, ports and tracing. The others get their defaults.
 func devConfig(c *config.Config) *config.Config {
 	dev := config.Default()
+	dev.Store = config.StoreMemory
 	dev.Rules, dev.Identity, dev.Mode, dev.Headers = c.Rules, c.Identity, c.Mode, c.Headers
 	dev.ShowSubjects, dev.Tracing = config.ShowClear, c.Tracing // only the user of this machine can connect
 	dev.AllowNoRules = c.AllowNoRules

@@ -211,7 +211,7 @@ var architecture = map[string]arrows{
 	"internal/server/config": {
 		code: []string{
 			"identity", "internal/limitfields", "internal/netaddr", "internal/ratelimitdraft", "internal/redact",
-			"internal/server/pgrules", "internal/yamldoc", "redisstore", "storewrap",
+			"internal/server/pgrules", "internal/yamldoc", "memstore", "redisstore", "storewrap",
 		},
 	},
 	"internal/server/denials": {

@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/server/telemetry"
 	"github.com/headgate/headgate/internal/server/tracing"
+	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/storewrap"
 )
@@ -40,8 +41,7 @@ const (
 
 // Options are the parameters of Run that are not in the config.
 type Options struct {
-	// Dev keeps counters in memory, requires no tokens, and stops without noticeTime. If the config names no rules, an
-	// example is used.
+	// Dev requires no tokens and stops without noticeTime. If the config names no rules, an example is used.
 	Dev bool
 	// Version is the version of the program.
 	Version string
@@ -58,6 +58,7 @@ type server struct {
 	tracer       *tracing.Tracer
 	health       *health
 	activity     *activity
+	memory       *memstore.Store   // nil if counters are in Redis
 	redis        *redisstore.Store // nil if counters are in memory
 	store        *storewrap.Store  // wraps redis
 	limiter      *headgate.Limiter
@@ -132,6 +133,8 @@ func Run(ctx context.Context, c *config.Config, o Options) error {
 	if s.redis != nil {
 		s.pingRedis(ctx) // so that Redis is connected before the first request, if it is available
 		tasks.Go(func() { s.watchRedis(background) })
+	} else {
+		tasks.Go(func() { s.watchMemory(background) })
 	}
 	return s.listen(ctx)
 }

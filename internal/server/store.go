@@ -30,9 +30,12 @@ func (s *server) openStore() error {
 	if err != nil {
 		return fmt.Errorf("secret_file: %w", err)
 	}
-	var store headgate.Store = memstore.New(memstore.Options{})
-	if s.Dev {
+	var store headgate.Store
+	if s.config.Store == config.StoreMemory {
+		s.memory = memstore.New(memstore.Options{MaxEntries: s.config.Memory.MaxCounters})
 		s.metrics.StoreUp(true)
+		s.metrics.MemoryCounters(s.memory.Len)
+		store = s.memory
 	} else {
 		o, err := redisOptions(&s.config.Redis)
 		if err != nil {
@@ -54,6 +57,28 @@ func (s *server) openStore() error {
 	s.metrics.Limits(s.limiter.Rules)
 	s.metrics.Slots(s.limiter)
 	return err
+}
+
+// watchMemory records the counters that the store in memory evicts, and logs when it begins to.
+func (s *server) watchMemory(ctx context.Context) {
+	s.Log.InfoContext(ctx, "counters are in memory: they are not shared with other servers, and start at zero when this one restarts",
+		"max_counters", s.config.Memory.MaxCounters)
+	ticker := time.NewTicker(serversEvery * pingInterval)
+	defer ticker.Stop()
+	for before := int64(0); ; {
+		evicted := s.memory.Evicted()
+		s.metrics.StoreServers(map[string]int64{string(config.StoreMemory): evicted})
+		if before == 0 && evicted > 0 {
+			s.Log.WarnContext(ctx, "counters are evicted before they expire: their clients start with the full limit again; raise memory.max_counters",
+				"max_counters", s.config.Memory.MaxCounters)
+		}
+		before = evicted
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 // watchRedis checks periodically whether Redis responds.

@@ -27,6 +27,7 @@ func (d *decoder) check(c *Config) {
 	d.authorities("listen.tls.client_ca_file", c.Listen.TLS.ClientCAFile)
 	d.badIf(d.written["listen.tls.client_ca_file"] != nil && d.written["listen.tls.cert_file"] == nil, "listen.tls.client_ca_file",
 		"requires client certificates, which needs TLS: write cert_file and key_file, too")
+	d.checkStore(c)
 	d.checkRedis(&c.Redis)
 	d.checkRules(c)
 	d.checkTrust(&c.Identity)
@@ -150,6 +151,21 @@ func (d *decoder) checkAdmin(c *Config) {
 	}
 	d.badIf(len(needs) > 0, "listen.admin", "is reachable from other hosts, and any of them could lift any limit: write "+
 		strings.Join(needs, ", and ")+", or listen on 127.0.0.1:8083")
+}
+
+// checkStore reports keys that the selected store does not use: the config says two different things.
+func (d *decoder) checkStore(c *Config) {
+	if c.Store == StoreRedis {
+		d.badIf(d.written["memory.max_counters"] != nil, "memory.max_counters", "is given, but the counters are in Redis: remove it, or write "+
+			"store: memory")
+		return
+	}
+	for _, s := range settings {
+		d.badIf(d.written[s.key] != nil && strings.HasPrefix(s.key, "redis."), s.key, "is given, but store is memory: remove one of them")
+	}
+	for _, key := range []string{"nodes", "local_share"} {
+		d.badIf(d.written[key] != nil, key, "is for servers that share counters in Redis, but store is memory: remove one of them")
+	}
 }
 
 func (d *decoder) checkRedis(r *Redis) {

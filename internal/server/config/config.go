@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/ratelimitdraft"
 	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/yamldoc"
+	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/storewrap"
 )
 
@@ -26,7 +27,10 @@ import (
 type Config struct {
 	Listen  Listen
 	Callers Callers
-	Redis   Redis
+	// Store selects where the counters are. With StoreMemory, Redis has its defaults and is not used.
+	Store  Store
+	Redis  Redis
+	Memory Memory
 	// Rules lists rule files and directories. It is empty if the rules are in Postgres.
 	Rules    []string
 	Postgres Postgres
@@ -77,6 +81,21 @@ type Callers struct {
 // ClientCAFile is set, clients need a certificate.
 type ListenTLS struct {
 	CertFile, KeyFile, ClientCAFile string
+}
+
+// Store names a store of the counters.
+type Store string
+
+// StoreMemory keeps the counters in the server's memory: one server, whose counters start at zero when it restarts.
+const (
+	StoreRedis  Store = "redis"
+	StoreMemory Store = "memory"
+)
+
+// Memory is the store of the counters in the server's memory.
+type Memory struct {
+	// MaxCounters is the largest number of counters.
+	MaxCounters int
 }
 
 // Redis is the connection to the store of the counters. Address may contain a password and must not be logged: Settings
@@ -134,6 +153,8 @@ type Tracing struct {
 func Default() *Config {
 	c := &Config{
 		Listen: Listen{HTTP: "127.0.0.1:8080", GRPC: "127.0.0.1:8081", Ops: "127.0.0.1:8082", Admin: "127.0.0.1:8083"},
+		Store:  StoreRedis,
+		Memory: Memory{MaxCounters: memstore.DefaultMaxEntries},
 		Redis:  Redis{Address: "redis://127.0.0.1:6379", Namespace: "headgate", Deadline: storewrap.DefaultDeadline},
 		Mode:   headgate.Enforce, Nodes: 1, LocalShare: 100, Headers: limitfields.Choice{Draft: true, Version: ratelimitdraft.Draft11, Legacy: true},
 		ShowSubjects: ShowHash, Tenants: pgrules.DefaultQuotas(), Tracing: Tracing{Sample: 1},

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/ratelimitdraft"
 	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/yamldoc"
+	"github.com/headgate/headgate/memstore"
 )
 
 var update = flag.Bool("update", false, "update the golden files")
@@ -82,6 +83,7 @@ func TestEveryKey(t *testing.T) {
 			TLS: ListenTLS{CertFile: cert, KeyFile: key, ClientCAFile: cert},
 		},
 		Callers: Callers{TokensFile: secret, Names: []string{"gateway.example.com", "spiffe://example.com/gateway"}},
+		Store:   StoreRedis, Memory: Memory{MaxCounters: memstore.DefaultMaxEntries},
 		Redis: Redis{
 			Address: "sentinel://redis.internal:26379/main", Username: "headgate", PasswordFile: secret, Namespace: "team-a", Deadline: 25 * time.Millisecond,
 			TLS: RedisTLS{Enabled: true, CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "redis.example.com"},
@@ -118,7 +120,7 @@ func TestEveryKey(t *testing.T) {
 	}
 	defaults := Default().Settings()
 	for i, s := range got.Settings() {
-		exclusive := []string{"listen.open", "identity.trusted_hops", "identity.jwt.key_file", "identity.jwt.key_url", "admin.jwt.key_url", "postgres.address", "postgres.password_file"}
+		exclusive := []string{"listen.open", "store", "memory.max_counters", "identity.trusted_hops", "identity.jwt.key_file", "identity.jwt.key_url", "admin.jwt.key_url", "postgres.address", "postgres.password_file"}
 		if reflect.DeepEqual(s, defaults[i]) != slices.Contains(exclusive, s.Key) {
 			t.Errorf("%s is %v", s.Key, s.Value)
 		}
@@ -153,6 +155,17 @@ func TestDefault(t *testing.T) {
 	want.Rules = []string{filepath.Join(filepath.Dir(file), "rules")}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	got, err := Load(write(t, "rules: rules\nstore: memory\nmemory: {max_counters: 5000}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Store != StoreMemory || got.Memory.MaxCounters != 5000 {
+		t.Errorf("%s with %d counters", got.Store, got.Memory.MaxCounters)
 	}
 }
 

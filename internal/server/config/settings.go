@@ -60,6 +60,8 @@ var settings = []setting{
 	file("listen.tls.key_file", func(c *Config) *string { return &c.Listen.TLS.KeyFile }),
 	file("listen.tls.client_ca_file", func(c *Config) *string { return &c.Listen.TLS.ClientCAFile }),
 	texts("listen.tls.client_names", checkName, func(c *Config) *[]string { return &c.Callers.Names }),
+	word("store", []string{string(StoreRedis), string(StoreMemory)}, func(c *Config) *string { return (*string)(&c.Store) }),
+	whole("memory.max_counters", 1_000, 1_000_000_000, func(c *Config) *int { return &c.Memory.MaxCounters }),
 	address("redis.address", checkRedisAddress, func(c *Config) *string { return &c.Redis.Address }),
 	text("redis.username", func(c *Config) *string { return &c.Redis.Username }),
 	file("redis.password_file", func(c *Config) *string { return &c.Redis.PasswordFile }),

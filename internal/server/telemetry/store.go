@@ -25,7 +25,7 @@ func newStore(registry *prometheus.Registry) *store {
 			Name: "headgate_store_replaced_total", Help: "Primaries of the store that were replaced or restarted.",
 		}),
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "headgate_store_evicted_keys_total", Help: "Keys evicted by the primaries of the store; each is a lost counter.",
+			Name: "headgate_store_evicted_keys_total", Help: "Keys evicted by the store; each is a lost counter.",
 		}),
 		servers: map[string]int64{},
 	}
@@ -61,6 +61,11 @@ func (m *Metrics) StoreServers(evicted map[string]int64) {
 		}
 		s.servers[id] = keys
 	}
+}
+
+// MemoryCounters registers the gauge of counters in memory.
+func (m *Metrics) MemoryCounters(count func() int) {
+	m.gauge("headgate_memory_counters", "Counters in memory, if the store is memory.", func() int64 { return int64(count()) })
 }
 
 // Nodes registers the gauge of nodes that share the store.
