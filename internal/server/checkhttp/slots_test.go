@@ -20,7 +20,8 @@ type endsEngine struct {
 }
 
 func (e *endsEngine) Begin(context.Context, headgate.Request) (headgate.Decision, error) {
-	d := headgate.Decision{Allowed: true}
+	lease := headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Window: time.Hour}
+	d := headgate.Decision{Allowed: true, Limits: []headgate.LimitDecision{{Limit: lease}}}
 	d.OnDone(func(o headgate.Outcome) { e.ends = append(e.ends, o) })
 	return d, nil
 }
