@@ -92,9 +92,14 @@ func wantServing(t *testing.T, node *fleet.Node, want healthv1.HealthCheckRespon
 	}
 }
 
+// wantLogged checks how often the log has words. It waits for them: a server is ready a moment before it logs why.
 func wantLogged(t *testing.T, node *fleet.Node, times int, words string) {
 	t.Helper()
-	if n := strings.Count(node.Output(), words); n != times {
+	n := strings.Count(node.Output(), words)
+	for deadline := time.Now().Add(20 * time.Second); n < times && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		n = strings.Count(node.Output(), words)
+	}
+	if n != times {
 		t.Errorf("the log has %q %d times, want %d", words, n, times)
 	}
 }
