@@ -155,16 +155,8 @@ func (d *decoder) checkAdmin(c *Config) {
 
 // checkStore reports keys that the selected store does not use: the config says two different things.
 func (d *decoder) checkStore(c *Config) {
-	if c.Store == StoreRedis {
-		d.badIf(d.written["memory.max_counters"] != nil, "memory.max_counters", "is given, but the counters are in Redis: remove it, or write "+
-			"store: memory")
-		return
-	}
 	for _, s := range settings {
-		d.badIf(d.written[s.key] != nil && strings.HasPrefix(s.key, "redis."), s.key, "is given, but store is memory: remove one of them")
-	}
-	for _, key := range []string{"nodes", "local_share"} {
-		d.badIf(d.written[key] != nil, key, "is for servers that share counters in Redis, but store is memory: remove one of them")
+		d.badIf(d.written[s.key] != nil && c.unused(s.key), s.key, "is given, but store is "+string(c.Store)+", which does not use it: remove one of them")
 	}
 }
 

@@ -69,12 +69,12 @@ func TestDocumentedKeys(t *testing.T) {
 	for _, row := range rows {
 		got = append(got, row[1]+" "+row[2])
 	}
-	for _, s := range Default().Settings() {
-		shown := "–"
-		if v := reflect.ValueOf(s.Value); v.Kind() != reflect.String && v.Kind() != reflect.Slice || v.Len() > 0 {
-			shown = fmt.Sprintf("`%v`", s.Value)
+	for i := range settings {
+		shown, value := "–", settings[i].value(Default())
+		if v := reflect.ValueOf(value); v.Kind() != reflect.String && v.Kind() != reflect.Slice || v.Len() > 0 {
+			shown = fmt.Sprintf("`%v`", value)
 		}
-		want = append(want, s.Key+" "+shown)
+		want = append(want, settings[i].key+" "+shown)
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

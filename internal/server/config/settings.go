@@ -20,16 +20,28 @@ type Setting struct {
 	Value any
 }
 
-// Settings returns all keys with their values, without secrets, in the order of the documentation.
+// Settings returns all keys with their values, without secrets, in the order of the documentation. Keys that the store does not use
+// are empty.
 func (c *Config) Settings() []Setting {
 	all := make([]Setting, len(settings))
 	for i := range settings {
 		all[i] = Setting{settings[i].key, settings[i].value(c)}
+		if c.unused(settings[i].key) {
+			all[i].Value = ""
+		}
 		if list, ok := all[i].Value.([]string); ok && list == nil {
 			all[i].Value = []string{}
 		}
 	}
 	return all
+}
+
+// unused reports whether a key belongs to the store that is not selected.
+func (c *Config) unused(key string) bool {
+	if c.Store == StoreMemory {
+		return strings.HasPrefix(key, "redis.") || key == "nodes" || key == "local_share"
+	}
+	return key == "memory.max_counters"
 }
 
 // setting defines a key: how it is read and how its value is shown.
