@@ -41,7 +41,9 @@ type reservedUnit struct {
 }
 
 const (
-	tokenVersion = 5
+	// TokenVersion is the version of the tokens of reservations. Tokens of another version are not accepted.
+	TokenVersion = 5
+
 	tokenNonce   = 8
 	tokenMAC     = 16
 	// maxToken is the largest token in bytes: in base64 it fits into a call of 64 kB together with the rest of the call.
@@ -54,7 +56,7 @@ func seal(key []byte, parts []reserved) []byte {
 	if len(parts) == 0 {
 		return nil
 	}
-	b := []byte{tokenVersion}
+	b := []byte{TokenVersion}
 	b = binary.LittleEndian.AppendUint64(b, rand.Uint64()) //nolint:gosec // it only distinguishes reservations of equal units
 	for i := range parts {
 		p := &parts[i]
@@ -142,7 +144,7 @@ func sign(key, b []byte) []byte {
 // open parses a token that is signed with one of the keys. Its error is ErrInvalidToken.
 func (l *Limiter) open(token []byte, keys [][]byte, set *RuleSet) ([]reserved, error) {
 	n := len(token) - tokenMAC
-	if n < 1+tokenNonce || n > maxToken || token[0] != tokenVersion {
+	if n < 1+tokenNonce || n > maxToken || token[0] != TokenVersion {
 		return nil, ErrInvalidToken
 	}
 	if !slices.ContainsFunc(keys, func(key []byte) bool { return hmac.Equal(token[n:], sign(key, token[:n])) }) {

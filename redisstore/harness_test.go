@@ -119,7 +119,7 @@ func cluster(c *testenv.Cluster) string { return "cluster://" + strings.Join(c.A
 func checkTTLs(t testing.TB, servers ...*testenv.Server) (counters int) {
 	t.Helper()
 	for _, s := range servers {
-		keys, _ := s.Must(t, "KEYS", format+":*").([]any)
+		keys, _ := s.Must(t, "KEYS", Format+":*").([]any)
 		for _, k := range keys {
 			key, _ := k.(string)
 			if ttl, _ := s.Must(t, "PTTL", key).(int64); ttl == -1 {

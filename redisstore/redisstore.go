@@ -47,8 +47,8 @@ func (o Options) Validate() error {
 
 const (
 	defaultNamespace = "headgate"
-	// format is the version of everything that is stored: keys, hashes and their fields.
-	format = "hg2"
+	// Format is the version of everything that is stored: keys, hashes and their fields. All keys begin with it.
+	Format = "hg2"
 
 	// dialTimeout is less than the second after which TCP resends a lost first packet: a new attempt is faster.
 	dialTimeout = 300 * time.Millisecond
@@ -120,7 +120,7 @@ func newStore(o Options, cluster bool) *Store {
 		link:       newLink(o.Address),
 		cluster:    cluster,
 		namespace:  o.Namespace,
-		prefix:     format + ":" + o.Namespace + ":",
+		prefix:     Format + ":" + o.Namespace + ":",
 		node:       rand.Text() + " " + printable(cmp.Or(o.Node, hostName())),
 		take:       takeScript,
 		announce:   announceScript,

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// lastGoodFormat is the version of the file format. Files of another version are not read.
-const lastGoodFormat = 1
+// LastGoodFormat is the version of the file of the last good rules. Files of another version are not read.
+const LastGoodFormat = 1
 
 // lastGoodMagic begins the first line: "headgate-kept-rules 1 <SHA-256 of the rest of the file, in hex>". The rest of the file
 // is a lastGood in JSON.
@@ -60,8 +60,8 @@ func decodeLastGood(data []byte) (*lastGood, error) {
 	if len(words) != 3 || words[0] != lastGoodMagic {
 		return nil, errors.New("wrong file type or damaged: the first line does not begin with " + lastGoodMagic)
 	}
-	if words[1] != strconv.Itoa(lastGoodFormat) {
-		return nil, fmt.Errorf("unsupported file format %q: this program reads format %d", words[1], lastGoodFormat)
+	if words[1] != strconv.Itoa(LastGoodFormat) {
+		return nil, fmt.Errorf("unsupported file format %q: this program reads format %d", words[1], LastGoodFormat)
 	}
 	if words[2] != checksum(body) {
 		return nil, errors.New("damaged: checksum mismatch")
@@ -95,7 +95,7 @@ func (saved *lastGood) write(path string) (err error) {
 			err = fmt.Errorf("cannot save last good rules in %s; they would not survive a restart: %w", path, cause(err))
 		}
 	}()
-	if _, err := fmt.Fprintf(f, "%s %d %s\n%s", lastGoodMagic, lastGoodFormat, checksum(body), body); err != nil {
+	if _, err := fmt.Fprintf(f, "%s %d %s\n%s", lastGoodMagic, LastGoodFormat, checksum(body), body); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {

@@ -89,7 +89,7 @@ Rules that do not apply
   partners     path is /api/v1/search/x, not /partners/**
   mail         path is /api/v1/search/x, not /mail
 `
-	got := version.ReplaceAllString(strings.ReplaceAll(o.out, address, "ADDRESS"), "version XXXXXXXXXXXX")
+	got := rulesVersion.ReplaceAllString(strings.ReplaceAll(o.out, address, "ADDRESS"), "version XXXXXXXXXXXX")
 	if o.code != 0 || got != want {
 		t.Errorf("exit %d %s\n%s\nwant\n%s", o.code, o.errors, got, want)
 	}

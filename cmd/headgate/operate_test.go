@@ -56,7 +56,7 @@ func (o *controlPlane) do(code int, want string, args ...string) {
 	got := start(o.t, append(args, o.args...)...)
 	text := strings.ReplaceAll(got.out+got.errors, o.dir+"/", "")
 	text = strings.ReplaceAll(strings.ReplaceAll(text, o.args[1], "SERVER"), "http://SERVER", "SERVER")
-	text = strings.ReplaceAll(version.ReplaceAllString(text, "version XXXXXXXXXXXX"), "XXX+shadow", "XXX")
+	text = strings.ReplaceAll(rulesVersion.ReplaceAllString(text, "version XXXXXXXXXXXX"), "XXX+shadow", "XXX")
 	text = varying.ReplaceAllString(text, "TIME")
 	text = regexp.MustCompile(` +`).ReplaceAllString(text, " ")
 	if got.code != code || text != want && want != "" {

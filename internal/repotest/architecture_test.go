@@ -163,9 +163,10 @@ var architecture = map[string]arrows{
 			"internal/server/check", "internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/config",
 			"internal/server/denials", "internal/server/envoyrls", "internal/server/fanout", "internal/server/listen",
 			"internal/server/meter", "internal/server/offenders", "internal/server/pgrules", "internal/server/telemetry",
-			"internal/server/tracing", "memstore", "redisstore", "ruledoc", "storewrap", "google.golang.org/grpc",
+			"internal/server/tracing", "memstore", "proto/headgate/check/v1", "redisstore", "ruledoc", "storewrap",
+			"google.golang.org/grpc",
 		},
-		tests: []string{"internal/testenv", "proto/headgate/check/v1", "github.com/envoyproxy/go-control-plane/envoy"},
+		tests: []string{"internal/testenv", "github.com/envoyproxy/go-control-plane/envoy"},
 	},
 	"internal/server/adminapi": {
 		code: []string{

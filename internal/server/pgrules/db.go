@@ -79,6 +79,19 @@ func (db *DB) Close() { db.pool.Close() }
 // Address returns the URL of the database, without the password.
 func (db *DB) Address() string { return db.address }
 
+// SchemaVersion returns the number of the last migration: the version of the schema that this program needs.
+func SchemaVersion() int64 {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil || len(files) == 0 {
+		panic(fmt.Sprint("pgrules: no embedded migrations: ", err))
+	}
+	version, err := goose.NumericComponent(files[len(files)-1]) // Glob sorts, and the numbers have leading zeros
+	if err != nil {
+		panic(fmt.Sprint("pgrules: ", err))
+	}
+	return version
+}
+
 // Migrate migrates the tables to the schema that this version needs. All nodes may run it at once: one migrates, the others wait.
 func (db *DB) Migrate(ctx context.Context) (from, to int64, err error) {
 	sources, err := fs.Sub(migrations, "migrations")

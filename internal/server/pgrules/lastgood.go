@@ -24,7 +24,9 @@ import (
 // Later changes are appended, a section for each. A line with a position ends each section. Lines after the last position belong to
 // a section that was not committed, and are ignored.
 const (
-	lastGoodFormat = 1
+	// LastGoodFormat is the version of the last good file. Files of another version are not read.
+	LastGoodFormat = 1
+
 	// minAppended is how many bytes of changes are appended at least before a new snapshot is written.
 	minAppended = 16 << 20
 
@@ -83,7 +85,7 @@ func (l *lastGoodFile) begin(snapshot bool, rules []pgdb.RateLimitRule) *section
 	}
 	w.lines = bufio.NewWriterSize(w.file, 64<<10)
 	if snapshot {
-		w.write(kindFormat, lastGoodFormat)
+		w.write(kindFormat, LastGoodFormat)
 	}
 	for i := range rules {
 		w.write(kindRule, &rules[i])
@@ -227,8 +229,8 @@ func readSections(file io.ReaderAt) (saved savedSections, err error) {
 	for line := range savedLines(file, 0, math.MaxInt64) {
 		switch line.kind {
 		case kindFormat:
-			if string(line.text) != strconv.Itoa(lastGoodFormat) {
-				return saved, fmt.Errorf("format %s is not supported: this version reads format %d", line.text, lastGoodFormat)
+			if string(line.text) != strconv.Itoa(LastGoodFormat) {
+				return saved, fmt.Errorf("format %s is not supported: this version reads format %d", line.text, LastGoodFormat)
 			}
 		case kindRule:
 			var rule pgdb.RateLimitRule
