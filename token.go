@@ -44,8 +44,8 @@ const (
 	// TokenVersion is the version of the tokens of reservations. Tokens of another version are not accepted.
 	TokenVersion = 5
 
-	tokenNonce   = 8
-	tokenMAC     = 16
+	tokenNonce = 8
+	tokenMAC   = 16
 	// maxToken is the largest token in bytes: in base64 it fits into a call of 64 kB together with the rest of the call.
 	maxToken = 40 << 10
 )
