@@ -16,6 +16,7 @@ RUN      =
 FUZZTIME = 10s
 SUITE    =
 SHORT    =
+FROM     =
 ARGS     =
 
 GOFUMPT       = $(CURDIR)/.bin/gofumpt-$(GOFUMPT_VERSION)
@@ -34,7 +35,7 @@ MODULES = bench examples/streams
 GOTESTARGS = --format pkgname --format-hide-empty-pkg -- -timeout 20m -p 2 -run '$(RUN)'
 GOTEST     = $(GOTESTSUM) $(GOTESTARGS) -shuffle=on
 
-.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
+.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -113,6 +114,16 @@ attack: $(GOTESTSUM) ## Try every way round a limit that worked once, and its ne
 
 soak: ## Break Redis again and again for ten minutes, or SHORT=1 30 seconds, and see whether servers grow
 	@cd bench && go run ./chaos -soak $(if $(SHORT),30s,10m)
+
+# git archive, so that neither the work tree nor the repository changes.
+upgrade: $(GOTESTSUM) ## Upgrade servers of release FROM, by default the last one, to this tree under load, and roll them back
+	@set -eo pipefail; from='$(FROM)'; \
+	if [ -z "$$from" ]; then from=$$(sed -nE 's/^## [0-9.]+, .*commit ([0-9a-f]{40}).*/\1/p' CHANGELOG.md | head -n 1); fi; \
+	if [ -z "$$from" ]; then echo 'upgrade: no release in CHANGELOG.md: make upgrade FROM=REVISION' >&2; exit 2; fi; \
+	dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	git archive "$$from" | tar -x -C "$$dir"; \
+	(cd "$$dir" && go build -o headgate-before -ldflags="-X main.version=before" ./cmd/headgate); \
+	HEADGATE_UPGRADE_FROM=$$dir/headgate-before $(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 20m -run '^TestUpgrade$$' ./cmd/headgate
 
 e2e: $(GOTESTSUM) ## Try the examples with real gateways
 	@$(GOTEST) -count=1 ./internal/e2e

@@ -43,7 +43,8 @@ rules:
   - {id: few, by: [], limit: %d/hour, algorithm: fixed_window, strict: true}
   - {id: many, by: [], limit: %d/hour, algorithm: fixed_window, strict: true}
   - {id: held, by: [], limit: %[2]d/hour, algorithm: fixed_window, strict: true}
-`, few, many)
+  - {id: leased, by: [], limit: %[3]d/hour, algorithm: fixed_window}
+`, few, many, leasedLimit)
 
 // node is a server process that can be restarted on the same address.
 type node struct {
