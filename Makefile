@@ -17,6 +17,7 @@ FUZZTIME = 10s
 SUITE    =
 SHORT    =
 FROM     =
+VERSION  =
 ARGS     =
 
 GOFUMPT       = $(CURDIR)/.bin/gofumpt-$(GOFUMPT_VERSION)
@@ -35,7 +36,7 @@ MODULES = bench examples/streams
 GOTESTARGS = --format pkgname --format-hide-empty-pkg -- -timeout 20m -p 2 -run '$(RUN)'
 GOTEST     = $(GOTESTSUM) $(GOTESTARGS) -shuffle=on
 
-.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
+.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack fixture upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -114,6 +115,9 @@ attack: $(GOTESTSUM) ## Try every way round a limit that worked once, and its ne
 
 soak: ## Break Redis again and again for ten minutes, or SHORT=1 30 seconds, and see whether servers grow
 	@cd bench && go run ./chaos -soak $(if $(SHORT),30s,10m)
+
+fixture: ## Record what the release VERSION stores in Redis, in PostgreSQL and on disk; all later versions must read it
+	@go test ./cmd/headgate -count=1 -run '^TestStoredFormats$$' -record '$(or $(VERSION),$(error usage: make fixture VERSION=1.2.3))'
 
 # git archive, so that neither the work tree nor the repository changes.
 upgrade: $(GOTESTSUM) ## Upgrade servers of release FROM, by default the last one, to this tree under load, and roll them back
