@@ -25,7 +25,7 @@ var record = flag.String("record", "", "write testdata/formats/`VERSION` instead
 // them and decide the same. They are never changed.
 const formatsDir = "testdata/formats"
 
-// formatsRules use every algorithm and everything that is stored besides. Refills are slow, so that the seconds between recording
+// formatsRules use every algorithm and everything else that is stored. Refills are slow, so that the seconds between recording
 // and reading change nothing.
 const formatsRules = `rules:
   - {id: token-bucket, by: [user], limit: 24/day}
@@ -352,7 +352,7 @@ func readFormats(t *testing.T, dir string) {
 	f.serveFiles("last_good_file_of_files") // rules.yaml is missing
 }
 
-// wantHistory checks what PostgreSQL has besides rules: tokens, versions, overrides, exemptions and usage.
+// wantHistory checks what PostgreSQL has in addition to rules: tokens, versions, overrides, exemptions and usage.
 func (f *formats) wantHistory(viewerToken string) {
 	f.t.Helper()
 	args := f.args
