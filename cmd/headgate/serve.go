@@ -81,7 +81,7 @@ func (p *program) serve(ctx context.Context, o *serveOptions, log *slog.Logger) 
 			return err
 		}
 	}
-	run := server.Options{Version: programVersion(), Log: log}
+	run := server.Options{Version: thisVersion().Headgate, Log: log}
 	if o.dev {
 		c, run.Dev = devConfig(c), true
 		run.Up = func(addresses map[string]string) error { return p.finish(newDevReport(addresses, c), nil) }

@@ -36,15 +36,12 @@ func newVersion(p *program) *cobra.Command {
 	}
 }
 
-func (p *program) showVersion() error {
-	info, _ := debug.ReadBuildInfo()
-	return p.finish(newVersionReport(info), nil)
-}
+func (p *program) showVersion() error { return p.finish(thisVersion(), nil) }
 
-// programVersion returns the version of this binary.
-func programVersion() string {
+// thisVersion returns the report of this binary.
+func thisVersion() *versionReport {
 	info, _ := debug.ReadBuildInfo()
-	return newVersionReport(info).Headgate
+	return newVersionReport(info)
 }
 
 // newVersionReport reads the linker's variables and the build info. It accepts nil, for a binary built without modules.
