@@ -20,7 +20,7 @@ func textFiles(t *testing.T) map[string]string {
 			return err
 		}
 		switch name := entry.Name(); {
-		case entry.IsDir() && (name == ".git" || name == ".bin" || name == "node_modules" || name == "out" || name == "fuzz"):
+		case entry.IsDir() && (name == ".git" || name == ".bin" || name == "node_modules" || name == "out" || name == "dist" || name == "fuzz"):
 			return filepath.SkipDir
 		case !entry.Type().IsRegular():
 			return nil
