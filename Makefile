@@ -30,13 +30,13 @@ SQLC          = $(CURDIR)/.bin/sqlc-$(SQLC_VERSION)
 SQLC_CONFIG   = internal/server/pgrules/sqlc.yaml
 
 # Modules of their own, so that what they depend on is not what the main module depends on.
-MODULES = bench examples/streams
+MODULES = bench examples/streams tools/package
 
 # -p 2: packages start servers of their own, and more of them at once only slow each other down.
 GOTESTARGS = --format pkgname --format-hide-empty-pkg -- -timeout 20m -p 2 -run '$(RUN)'
 GOTEST     = $(GOTESTSUM) $(GOTESTARGS) -shuffle=on
 
-.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack fixture upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check
+.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack fixture upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check package
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -158,8 +158,11 @@ sql: $(SQLC) ## Generate the Go code of internal/server/pgrules/queries.sql
 quickstart: ## Do what the README says under "The first 429", and compare
 	@go run ./tools/quickstart
 
+package: ## Build what a release consists of, install or unpack each artefact, run it, and send it six requests; as root; SHORT=1 for binary, deb and image of amd64
+	@cd tools/package && go run . $(if $(SHORT),-short)
+
 # The race tests come last, so that their summary is what the reader is left with.
-check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines, some faults, race tests
+check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines, some faults, packages, race tests
 	@set -e; \
 	step() { \
 		echo "=== $$*"; \
@@ -177,6 +180,7 @@ check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines
 	step soak SHORT=1; \
 	step e2e-control SHORT=1; \
 	step e2e-metrics SHORT=1; \
+	step package SHORT=1; \
 	echo "=== race"; \
 	$(MAKE) --no-print-directory race
 

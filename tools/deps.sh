@@ -15,7 +15,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-tools # outside of the clone, so 
 PATH=$PATH:/usr/sbin:/usr/lib/postgresql/15/bin       # Debian installs servers here, outside of the usual PATH
 
 # The required commands, and the packages that provide them.
-commands=(redis-server redis-sentinel redis-cli faketime valkey-server postgres nginx haproxy prometheus chromium pip3 gcc)
+commands=(redis-server redis-sentinel redis-cli faketime valkey-server postgres nginx haproxy prometheus chromium pip3 gcc runc systemd-analyze)
 declare -A packages=(
 	[redis-server]=redis-server
 	[redis-sentinel]=redis-sentinel
@@ -29,6 +29,8 @@ declare -A packages=(
 	[chromium]=chromium # sees what close codes a browser sees
 	[pip3]=python3-pip
 	[gcc]="gcc libc6-dev" # the race detector links through cgo
+	[runc]=runc # runs what "make package" builds
+	[systemd-analyze]=systemd # checks the unit, and creates the user of the deb
 )
 services=(redis-server redis-sentinel valkey-server postgresql nginx haproxy prometheus)
 
@@ -175,7 +177,7 @@ link() {
 
 modules() {
 	local file
-	for file in go.mod bench/go.mod examples/streams/go.mod; do
+	for file in go.mod bench/go.mod examples/streams/go.mod tools/package/go.mod; do
 		[[ ! -e $file ]] || (cd "$(dirname "$file")" && go mod download && go mod verify)
 	done
 }

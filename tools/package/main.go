@@ -1,0 +1,198 @@
+// Command package builds what a release consists of, and tries each artefact as its users would: it installs or unpacks it, runs it,
+// sends six requests, of which the sixth must be denied, and stops it. It knows how artefacts are made and run, not what they limit.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// dist is where artefacts are written.
+const dist = "dist"
+
+func main() {
+	short := flag.Bool("short", false, "only the binary, the deb and the image for amd64, without GoReleaser")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := packageAll(ctx, *short)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "package:", err)
+		os.Exit(1)
+	}
+}
+
+func packageAll(ctx context.Context, short bool) error {
+	if err := os.Chdir("../.."); err != nil { // the runner is a module of its own
+		return err
+	}
+	if err := requireTools("git", "go", "dpkg", "dpkg-deb", "runc", "systemd-sysusers"); err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("run it as root: runc and dpkg need it")
+	}
+	scratch, err := os.MkdirTemp("", "headgate-package-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	if err := errors.Join(os.RemoveAll(dist), os.MkdirAll(dist, 0o755)); err != nil {
+		return err
+	}
+	r, err := readRelease(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("headgate %s, commit %s\n\n", r.Version, r.FullCommit)
+	w := &workshop{release: r, scratch: scratch, report: newReport()}
+	w.amd64(ctx)
+	if w.report.failed > 0 {
+		return fmt.Errorf("%d of the artefacts failed", w.report.failed)
+	}
+	return nil
+}
+
+// workshop builds and tries artefacts.
+type workshop struct {
+	*release
+	scratch string
+	report  *report
+}
+
+func (w *workshop) amd64(ctx context.Context) {
+	binary := filepath.Join(dist, "headgate-linux-amd64")
+	w.report.line("binary, twice", binary, func() error { return w.tryReproducible(ctx, binary) })
+	if w.report.failed > 0 {
+		return // nothing else can be built
+	}
+	file := filepath.Join(dist, "headgate_"+w.Version+"_linux_amd64.deb")
+	w.report.line("deb", file, func() error {
+		if _, err := output(ctx, "deploy/packaging/generate.sh", binary); err != nil {
+			return err
+		}
+		if err := w.buildDeb("amd64", binary, file); err != nil {
+			return err
+		}
+		return w.tryDeb(ctx, file)
+	})
+}
+
+// tryReproducible builds the program here and in a copy of the tree elsewhere, and compares them.
+func (w *workshop) tryReproducible(ctx context.Context, binary string) error {
+	path, err := filepath.Abs(binary)
+	if err != nil {
+		return err
+	}
+	elsewhere := filepath.Join(w.scratch, "elsewhere")
+	if err := errors.Join(w.build(ctx, ".", "amd64", path), copyTree(ctx, elsewhere)); err != nil {
+		return err
+	}
+	again := filepath.Join(w.scratch, "again")
+	if err := w.build(ctx, elsewhere, "amd64", again); err != nil {
+		return err
+	}
+	return errors.Join(sameBytes(path, again), w.tryVersion(ctx, path))
+}
+
+// tryVersion checks that the binary knows which release it is.
+func (w *workshop) tryVersion(ctx context.Context, binary string) error {
+	text, err := output(ctx, binary, "version")
+	if err != nil {
+		return err
+	}
+	for _, want := range []string{"headgate v" + w.Version + "\n", w.FullCommit, w.CommitDate} {
+		if !strings.Contains(text, want) {
+			return fmt.Errorf("headgate version prints no %q:\n%s", want, text)
+		}
+	}
+	return nil
+}
+
+func (w *workshop) tryDeb(ctx context.Context, file string) error {
+	root, err := newDebRoot(filepath.Join(w.scratch, "root"))
+	if err != nil {
+		return err
+	}
+	if err := root.dpkg(ctx, "--install", file); err != nil {
+		return err
+	}
+	uid, gid, err := root.user()
+	if err != nil {
+		return err
+	}
+	start, err := root.unit("ExecStart")
+	if err != nil || len(start) != 1 {
+		return fmt.Errorf("unit has ExecStart %q, %w", start, err)
+	}
+	c := container{
+		root: root.dir, args: strings.Fields(start[0]), uid: uid, gid: gid,
+		mounts: []mount{bind(root.path("/var/lib/headgate"), "/var/lib/headgate", "rw")},
+	}
+	if err := c.tryLimits(ctx); err != nil {
+		return err
+	}
+	return root.tryUpgrade(ctx, file)
+}
+
+func sameBytes(a, b string) error {
+	first, err := os.ReadFile(a)
+	if err != nil {
+		return err
+	}
+	second, err := os.ReadFile(b)
+	if err == nil && !bytes.Equal(first, second) {
+		err = fmt.Errorf("%s and %s differ", a, b)
+	}
+	return err
+}
+
+// requireTools reports the commands that are missing, all at once.
+func requireTools(names ...string) error {
+	var missing []string
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("missing: %s: install them with make deps, or your system's packages", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// report is a table of artefacts. It counts those that failed.
+type report struct{ failed int }
+
+func newReport() *report {
+	fmt.Print("| artefact | MB | seconds | |\n|---|---|---|---|\n")
+	return &report{}
+}
+
+// line builds and tries an artefact, and prints its row.
+func (r *report) line(what, file string, try func() error) {
+	start := time.Now()
+	err := try()
+	size, verdict := "–", "PASS"
+	if info, statErr := os.Stat(file); statErr == nil {
+		size = fmt.Sprintf("%.1f", float64(info.Size())/1e6)
+	}
+	if err != nil {
+		r.failed++
+		verdict = "FAIL"
+	}
+	fmt.Printf("| %s | %s | %.0f | %s |\n", what, size, time.Since(start).Seconds(), verdict)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", what, err)
+	}
+}
