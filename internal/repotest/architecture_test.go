@@ -93,6 +93,7 @@ var architecture = map[string]arrows{
 		code:  []string{"internal/limitfields", "internal/ratelog"},
 		tests: []string{"memstore"},
 	},
+	"deploy/compose/api": {notRoot: true},
 	"examples/llm": {
 		code:  []string{"client", "identity", "llmcost", "redisstore", "ruledoc", "storewrap"},
 		tests: []string{"internal/testenv"},
