@@ -36,7 +36,7 @@ MODULES = bench examples/streams tools/package
 GOTESTARGS = --format pkgname --format-hide-empty-pkg -- -timeout 20m -p 2 -run '$(RUN)'
 GOTEST     = $(GOTESTSUM) $(GOTESTARGS) -shuffle=on
 
-.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack fixture upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check package
+.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack fixture upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check package demo
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -102,6 +102,9 @@ chaos: ## Break Redis under real servers and judge what callers see; SHORT=1 for
 
 adversary: ## Attack the default mode with several processes, and judge histories by a model of its own; SHORT=1 for fewer runs, ARGS='...' for its flags
 	@cd bench && go run ./adversary $(if $(SHORT),-short) $(ARGS)
+
+demo: $(ENVOY) ## Run what deploy/compose runs, without containers: two nodes, Redis, PostgreSQL, Envoy, Prometheus; docs/demo.md continues from there
+	@cd bench && go build -o out/ ./demo && exec out/demo
 
 demo-budget: ## Spend a budget on streams of a language model, behind Headgate and behind Envoy, while parts are killed; SHORT=1 for less, ARGS='...' for its flags
 	@cd bench && go run ./budget $(if $(SHORT),-short) $(ARGS)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -34,7 +33,7 @@ func (w *world) mounts(s types.ServiceConfig) map[string]string {
 // root returns the directory that stands for the root directory of a service's container.
 func (w *world) root(s types.ServiceConfig) string { return filepath.Join(w.dir, "services", s.Name) }
 
-// mount copies the mounted files of a service below its root, with addresses and paths on this machine.
+// mount copies the mounted files of a service below its root, with addresses and paths on this machine. Directories are flat.
 func (w *world) mount(s types.ServiceConfig) {
 	w.scope.Helper()
 	for target, source := range w.mounts(s) {
@@ -43,20 +42,20 @@ func (w *world) mount(s types.ServiceConfig) {
 			testenv.NoError(w.scope, os.MkdirAll(target, 0o700))
 			continue
 		}
-		testenv.NoError(w.scope, filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			file := target + strings.TrimPrefix(path, source)
-			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-				return err
-			}
-			return os.WriteFile(file, []byte(w.localize(s, string(text))), 0o600)
-		}))
+		info, err := os.Stat(source)
+		testenv.NoError(w.scope, err)
+		names := []string{""} // a file
+		if info.IsDir() {
+			names, err = filepath.Glob(filepath.Join(source, "*"))
+			testenv.NoError(w.scope, err)
+		}
+		for _, name := range names {
+			name = strings.TrimPrefix(name, source)
+			text, err := os.ReadFile(source + name)
+			testenv.NoError(w.scope, err)
+			testenv.NoError(w.scope, os.MkdirAll(filepath.Dir(target+name), 0o700))
+			testenv.NoError(w.scope, os.WriteFile(target+name, []byte(w.localize(s, string(text))), 0o600))
+		}
 	}
 }
 

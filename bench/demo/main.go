@@ -42,7 +42,7 @@ func run(s *suite.Scope, env string) {
 	commands := w.listen()
 	env, err := filepath.Abs(env)
 	testenv.NoError(s, err)
-	testenv.NoError(s, os.MkdirAll(filepath.Dir(env), 0o755)) //nolint:gosec // G301: a directory of the clone
+	testenv.NoError(s, os.MkdirAll(filepath.Dir(env), 0o755))
 	testenv.NoError(s, os.WriteFile(env, []byte(w.env()), 0o600))
 	s.Cleanup(func() { _ = os.Remove(env) })
 	fmt.Print(w.overview(time.Since(started), env))

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -100,7 +100,7 @@ func (w *world) awaitReady(node string) {
 	w.scope.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
 		text, status, err := fleet.Fetch(w.scope.Context(), http.DefaultClient, http.MethodGet, "http://"+w.address(node, "8082")+"/readyz", "")
-		if err == nil && status == http.StatusOK && strings.Contains(string(text), `"status":"ready"`) {
+		if err == nil && status == http.StatusOK && strings.Contains(string(text), `{"status":"ok"`) {
 			return
 		}
 		if time.Now().After(deadline) || w.scope.Context().Err() != nil {
@@ -174,7 +174,7 @@ func (w *world) start(name string) {
 // ports returns the ports on which other services or the host reach a service.
 func ports(s types.ServiceConfig) (all []string) {
 	for _, p := range s.Ports {
-		all = append(all, fmt.Sprint(p.Target))
+		all = append(all, strconv.FormatUint(uint64(p.Target), 10))
 	}
 	return append(all, s.Expose...)
 }

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/testenv"
+)
+
+// demoVariable makes this test binary the demo. Its value is the file for -env.
+const demoVariable = "HEADGATE_DEMO_ENV"
+
+func TestMain(m *testing.M) {
+	if env := os.Getenv(demoVariable); env != "" {
+		os.Args = []string{"demo", "-env", env}
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// demo is a running demo, as "make demo" starts it.
+type demo struct {
+	*testenv.Program
+	t   *testing.T
+	env string // file
+}
+
+// startDemo starts the demo and returns when it is ready.
+func startDemo(t *testing.T) *demo {
+	t.Helper()
+	testenv.Long(t)
+	d := &demo{t: t, env: filepath.Join(t.TempDir(), "demo.env")}
+	program := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // G702: this program
+	program.Env = append(os.Environ(), demoVariable+"="+d.env)
+	d.Program = testenv.Spawn(t, program)
+	for deadline := time.Now().Add(patience); !strings.Contains(d.Output(), "Ctrl-C stops everything"); time.Sleep(pause) {
+		select {
+		case <-d.Done():
+			t.Fatalf("the demo ended:\n%s", d.Output())
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not ready within %v:\n%s", patience, d.Output())
+		}
+	}
+	return d
+}
+
+// run runs a command in a shell, as the demo's user, and returns its output.
+func (d *demo) run(command string) string {
+	d.t.Helper()
+	shell := exec.CommandContext(d.t.Context(), "bash", "-c", ". "+quote(d.env)+"\n"+command)
+	out, err := shell.CombinedOutput()
+	if shell.ProcessState == nil {
+		d.t.Fatal(err)
+	}
+	return string(out)
+}
+
+// interrupt stops the demo as Ctrl-C does, and checks that nothing is left of it.
+func (d *demo) interrupt() {
+	d.t.Helper()
+	script, err := os.ReadFile(d.env)
+	testenv.NoError(d.t, err)
+	dir := filepath.Dir(regexp.MustCompile(`--unix-socket '(.*)'`).FindStringSubmatch(string(script))[1])
+	processes := descendants(d.PID())
+	if len(processes) < 7 { // Redis, PostgreSQL, two nodes, the API, Envoy, Prometheus
+		d.t.Errorf("%d processes", len(processes))
+	}
+	testenv.NoError(d.t, syscall.Kill(d.PID(), syscall.SIGINT))
+	<-d.Done()
+	if !strings.HasSuffix(d.Output(), "\nstopped\n") {
+		d.t.Errorf("interrupted, it prints\n%s", d.Output())
+	}
+	if exists(dir) || exists(d.env) {
+		d.t.Errorf("%s exists: %t, %s exists: %t", dir, exists(dir), d.env, exists(d.env))
+	}
+	for _, pid := range processes {
+		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && !strings.Contains(string(stat), ") Z ") {
+			d.t.Errorf("a process is left: %s", stat)
+		}
+	}
+}
+
+// descendants returns the processes that a process and its descendants started.
+func descendants(pid int) (all []int) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // empty if the process has ended
+		for _, field := range strings.Fields(string(text)) {
+			var child int
+			if _, err := fmt.Sscan(field, &child); err == nil {
+				all = slices.Concat(all, []int{child}, descendants(child))
+			}
+		}
+	}
+	return all
+}
+
+// TestDemo starts the demo and stops it.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	d := startDemo(t)
+	if got, want := d.run("demo pause redis; demo kill grafana"), "demo: unknown command \"pause\"; try kill or start\n"+
+		"demo: no service \"grafana\"; try redis, api, envoy, headgate-1, headgate-2 or prometheus\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	d.interrupt()
+}
+
+// TestContainersEnv: the script for containers defines what that of "make demo" defines.
+func TestContainersEnv(t *testing.T) {
+	t.Parallel()
+	shell := exec.CommandContext(t.Context(), "bash", "-ec", `docker() { echo docker "$@"; }
+		. deploy/compose/env.sh
+		headgate explain GET /search
+		demo kill redis
+		echo $API $PROMETHEUS`)
+	shell.Dir = testenv.Repository(t)
+	out, err := shell.CombinedOutput()
+	const compose = "docker compose -f deploy/compose/compose.yaml "
+	want := compose + "run --rm cli explain GET /search\n" + compose + "kill redis\nhttp://127.0.0.1:8000 http://127.0.0.1:9090\n"
+	if err != nil || string(out) != want {
+		t.Errorf("%v, %s\nwant %s", err, out, want)
+	}
+	defined := regexp.MustCompile(`(?m)^[A-Za-z]+(?:=|\(\))`)
+	script := newWorld(t).env()
+	if here, there := defined.FindAllString(script, -1), defined.FindAllString(read(t, "deploy/compose/env.sh"), -1); !sameSet(here, there) {
+		t.Errorf("make demo defines %v, containers %v", here, there)
+	}
+}
+
+func sameSet(a, b []string) bool {
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}
