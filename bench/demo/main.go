@@ -101,7 +101,7 @@ func (w *world) env() string {
 // quote quotes a word for a shell.
 func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
-// socket is where the functions of env send commands. Only the user who started the demo may enter its directory.
+// socket returns the path to which the functions of env send commands. Only the user who started the demo may enter its directory.
 func (w *world) socket() string { return filepath.Join(w.dir, "commands") }
 
 // command is a command of a user; done gets its result.
