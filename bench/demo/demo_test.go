@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/bench/internal/promapi"
+	"github.com/headgate/headgate/internal/console"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -55,7 +58,7 @@ func startDemo(t *testing.T) *demo {
 	return d
 }
 
-// run runs a command in a shell, as the demo's user, and returns its output.
+// run runs a command in a shell, as the demo's user, and returns its output, with addresses as containers have them.
 func (d *demo) run(command string) string {
 	d.t.Helper()
 	shell := exec.CommandContext(d.t.Context(), "bash", "-c", ". "+quote(d.env)+"\n"+command)
@@ -63,7 +66,8 @@ func (d *demo) run(command string) string {
 	if shell.ProcessState == nil {
 		d.t.Fatal(err)
 	}
-	return string(out)
+	text := regexp.MustCompile(`redis://127\.0\.0\.1:\d+`).ReplaceAllString(string(out), "redis://redis:6379")
+	return regexp.MustCompile(`http://127\.0\.0\.1:\d+`).ReplaceAllString(text, "http://127.0.0.1:8083")
 }
 
 // interrupt stops the demo as Ctrl-C does, and checks that nothing is left of it.
@@ -106,15 +110,72 @@ func descendants(pid int) (all []int) {
 	return all
 }
 
-// TestDemo starts the demo and stops it.
+var update = flag.Bool("update", false, "write the outputs in docs/demo.md, and the picture of the session")
+
+var consoles = regexp.MustCompile("(?s)```console\n(.*?)```")
+
+// TestDemo follows docs/demo.md: it starts the demo, runs every command, compares what each prints, and stops the demo. With -update it
+// writes the outputs and the picture of the session.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	d := startDemo(t)
+	const page, picture = "docs/demo.md", "docs/demo/session.svg"
+	text, session := read(t, page), ""
+	for _, block := range consoles.FindAllStringSubmatch(text, -1) {
+		printed, differences := console.Follow(block[1], followPatience, d.run)
+		session += printed
+		if *update {
+			text = strings.Replace(text, block[1], printed, 1)
+		} else if len(differences) > 0 {
+			t.Fatal(strings.Join(differences, "\n"))
+		}
+	}
+	root := testenv.Repository(t)
+	if drawn := console.Draw(session); *update {
+		testenv.NoError(t, os.WriteFile(filepath.Join(root, page), []byte(text), 0o600))
+		testenv.NoError(t, os.WriteFile(filepath.Join(root, picture), []byte(drawn), 0o600))
+	} else if !console.Same(read(t, picture), drawn) {
+		t.Errorf("%s is not the picture of this session; -update draws it", picture)
+	}
+	d.checkPrometheus()
 	if got, want := d.run("demo pause redis; demo kill grafana"), "demo: unknown command \"pause\"; try kill or start\n"+
 		"demo: no service \"grafana\"; try redis, api, envoy, headgate-1, headgate-2 or prometheus\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	d.interrupt()
+}
+
+// followPatience is the time that a command may take to print what the page shows: Prometheus scrapes every 2 seconds.
+const followPatience = 20 * time.Second
+
+// checkPrometheus checks that each node decided by the override and that the dashboard has data, for which it needs requests at several
+// times.
+func (d *demo) checkPrometheus() {
+	d.t.Helper()
+	script, err := os.ReadFile(d.env)
+	testenv.NoError(d.t, err)
+	server := promapi.Server(regexp.MustCompile(`PROMETHEUS=http://(.*)`).FindStringSubmatch(string(script))[1])
+	// Without the override a node admits at most 10 requests: half of both keys' limits.
+	const allowed = `sum by (instance) (headgate_rule_decisions_total{result="allowed"}) > 10`
+	dashboard := promapi.ReadDashboard(d.t, filepath.Join(testenv.Repository(d.t), "deploy"))
+	for deadline := time.Now().Add(followPatience); ; {
+		d.run("for i in 1 2 3; do curl -s -H 'X-API-Key: demo' $API/search; curl -s -H 'X-API-Key: other' $API/search; sleep 1; done")
+		nodes, err := server.Query(d.t.Context(), allowed)
+		testenv.NoError(d.t, err)
+		empty, err := server.Empty(d.t.Context(), dashboard.Queries())
+		testenv.NoError(d.t, err)
+		if len(nodes) == 2 && slices.Equal(empty, noData) {
+			return
+		}
+		if time.Now().After(deadline) {
+			d.t.Fatalf("%s: %d nodes, want 2; queries without data: %q, want %q", allowed, len(nodes), empty, noData)
+		}
+	}
+}
+
+// noData are the queries of the dashboard that have no data: the demo has no rules in shadow mode and no concurrency limits.
+var noData = []string{
+	"Would-be denials A", "Would-be denials B", "Units in use A", "Mean time in use A", "Expired and repaired A", "Expired and repaired B",
 }
 
 // TestContainersEnv: the script for containers defines what that of "make demo" defines.

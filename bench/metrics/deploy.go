@@ -1,15 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/headgate/headgate/bench/internal/promapi"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -17,7 +16,7 @@ import (
 type deploy struct {
 	rulesFile, testsFile string
 	rules                ruleFile
-	dashboard            dashboard
+	dashboard            promapi.Dashboard
 }
 
 // ruleFile is a Prometheus rule file.
@@ -38,26 +37,6 @@ type rule struct {
 	Annotations map[string]string `yaml:",omitempty"`
 }
 
-// dashboard has the fields of a Grafana dashboard that the tests use.
-type dashboard struct {
-	SchemaVersion int
-	Templating    struct {
-		List []struct{ Name, Type string }
-	}
-	Panels []panel
-}
-
-type panel struct {
-	ID          int
-	Type, Title string
-	GridPos     struct{ X, Y, W, H int }
-	Datasource  struct{ UID string }
-	FieldConfig struct {
-		Defaults struct{ Unit string }
-	}
-	Targets []struct{ RefID, Expr string }
-}
-
 // readDeploy reads the repository's deploy directory.
 func readDeploy(t testing.TB, dir string) *deploy {
 	t.Helper()
@@ -68,9 +47,7 @@ func readDeploy(t testing.TB, dir string) *deploy {
 	text, err := os.ReadFile(d.rulesFile)
 	testenv.NoError(t, err)
 	testenv.NoError(t, yaml.Unmarshal(text, &d.rules))
-	text, err = os.ReadFile(filepath.Join(dir, "grafana", "headgate.json"))
-	testenv.NoError(t, err)
-	testenv.NoError(t, json.Unmarshal(text, &d.dashboard))
+	d.dashboard = promapi.ReadDashboard(t, dir)
 	return d
 }
 
@@ -95,20 +72,4 @@ func (f *ruleFile) removeDelays(alerts []string) {
 			}
 		}
 	}
-}
-
-// variables replaces the variables of the dashboard as Grafana does for all nodes.
-var variables = strings.NewReplacer("$job", ".*headgate.*", "$instance", ".*", "$__rate_interval", "20s")
-
-// query is one query of a panel.
-type query struct{ panel, expr string }
-
-// queries returns all queries, with variables replaced.
-func (d *dashboard) queries() (all []query) {
-	for _, p := range d.Panels {
-		for _, t := range p.Targets {
-			all = append(all, query{p.Title + " " + t.RefID, variables.Replace(t.Expr)})
-		}
-	}
-	return all
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/headgate/headgate/bench/internal/promapi"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -23,8 +24,8 @@ func TestPromtool(t *testing.T) {
 	var file ruleFile
 	file.Groups = append(file.Groups, d.rules.Groups[0])
 	file.Groups[0].Rules = nil
-	for i, q := range d.dashboard.queries() {
-		file.Groups[0].Rules = append(file.Groups[0].Rules, rule{Record: fmt.Sprintf("query:%d", i), Expr: q.expr})
+	for i, q := range d.dashboard.Queries() {
+		file.Groups[0].Rules = append(file.Groups[0].Rules, rule{Record: fmt.Sprintf("query:%d", i), Expr: q.Expr})
 	}
 	text, err := yaml.Marshal(&file)
 	if err != nil {
@@ -138,7 +139,7 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("%s: unit %q, data source %q, %d targets", p.Title, p.FieldConfig.Defaults.Unit, p.Datasource.UID, len(p.Targets))
 		}
 		for _, target := range p.Targets {
-			if target.Expr == "" || strings.Contains(variables.Replace(target.Expr), "$") {
+			if target.Expr == "" || strings.Contains(promapi.Variables.Replace(target.Expr), "$") {
 				t.Errorf("%s: %q is empty or has an unknown variable", p.Title, target.Expr)
 			}
 		}
@@ -173,8 +174,8 @@ func TestMetricsExist(t *testing.T) {
 			exprs = append(exprs, r.Expr)
 		}
 	}
-	for _, q := range d.dashboard.queries() {
-		exprs = append(exprs, q.expr)
+	for _, q := range d.dashboard.Queries() {
+		exprs = append(exprs, q.Expr)
 	}
 	for _, expr := range exprs {
 		for _, name := range names(expr) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/bench/internal/promapi"
 	"github.com/headgate/headgate/bench/internal/suite"
 	"github.com/headgate/headgate/internal/testenv"
 )
@@ -112,26 +113,20 @@ func (w *world) fire(t *suite.Scope, what string, alerts []string) {
 
 // panels expects data for each query of the dashboard and for each recording rule, after the faults and the flood.
 func (w *world) panels(t *suite.Scope) {
-	queries := w.deploy.dashboard.queries()
+	queries := w.deploy.dashboard.Queries()
 	for _, g := range w.deploy.rules.Groups {
 		for _, rule := range g.Rules {
 			if rule.Record != "" {
-				queries = append(queries, query{"rule " + rule.Record, rule.Record})
+				queries = append(queries, promapi.Query{Name: "rule " + rule.Record, Expr: rule.Record})
 			}
 		}
 	}
 	for _, p := range w.prometheuses {
-		var empty []string
-		for _, q := range queries {
-			samples, err := p.query(t.Context(), q.expr)
-			testenv.NoError(t, err)
-			if !slices.ContainsFunc(samples, func(s sample) bool { return s.Value[1] != "NaN" }) {
-				empty = append(empty, q.panel)
-			}
-		}
+		empty, err := p.Empty(t.Context(), queries)
+		testenv.NoError(t, err)
 		w.addLine(p.name+": dashboard queries and recording rules with data", len(empty) == 0, "%d of %d%s",
 			len(queries)-len(empty), len(queries), list(empty))
-		buckets, err := p.query(t.Context(), "headgate_check_duration_seconds_bucket")
+		buckets, err := p.Query(t.Context(), "headgate_check_duration_seconds_bucket")
 		testenv.NoError(t, err)
 		w.addLine(p.name+": histograms of this type", len(buckets) == 0 == (p.name == "native"), "%d series of buckets", len(buckets))
 	}

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,17 +9,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/bench/internal/fleet"
+	"github.com/headgate/headgate/bench/internal/promapi"
 	"github.com/headgate/headgate/bench/internal/suite"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
 // prometheus is a running Prometheus server.
-type prometheus struct{ name, address string }
+type prometheus struct {
+	promapi.Server
+	name string
+}
 
 // startPrometheus starts a Prometheus that scrapes targets, by job, and evaluates rules every second.
 func startPrometheus(scope testing.TB, name, rules string, jobs map[string][]string, flags ...string) *prometheus {
-	p := &prometheus{name, testenv.FreeAddress(scope)}
+	address := testenv.FreeAddress(scope)
 	dir := scope.TempDir()
 	var config strings.Builder
 	config.WriteString("global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n" +
@@ -33,47 +32,15 @@ func startPrometheus(scope testing.TB, name, rules string, jobs map[string][]str
 	}
 	testenv.WriteFiles(scope, dir, map[string]string{"prometheus.yaml": config.String(), "rules.yaml": rules})
 	flags = append(flags, "--config.file="+filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+p.address, "--log.level=warn")
-	testenv.Run(scope, exec.Command(testenv.Find(scope, "prometheus"), flags...), p.address) //nolint:noctx // the scope ends it
-	return p
-}
-
-// get queries the HTTP API.
-func (p *prometheus) get(ctx context.Context, path string, data any) error {
-	text, status, err := fleet.Fetch(ctx, http.DefaultClient, http.MethodGet, "http://"+p.address+path, "")
-	if err != nil {
-		return err
-	}
-	response := struct {
-		Status, Error string
-		Data          any
-	}{Data: data}
-	if err := json.Unmarshal(text, &response); err != nil {
-		return fmt.Errorf("%s: %d: %w", p.name, status, err)
-	}
-	if response.Status != "success" {
-		return fmt.Errorf("%s: %s", p.name, response.Error)
-	}
-	return nil
-}
-
-// sample is one series of a query result.
-type sample struct {
-	Value [2]any // time, and value as text
-}
-
-func (p *prometheus) query(ctx context.Context, expr string) ([]sample, error) {
-	var data struct{ Result []sample }
-	if err := p.get(ctx, "/api/v1/query?query="+url.QueryEscape(expr), &data); err != nil {
-		return nil, fmt.Errorf("%s: %w", expr, err)
-	}
-	return data.Result, nil
+		"--web.listen-address="+address, "--log.level=warn")
+	testenv.Run(scope, exec.Command(testenv.Find(scope, "prometheus"), flags...), address) //nolint:noctx // the scope ends it
+	return &prometheus{promapi.Server(address), name}
 }
 
 // awaitScrapes returns when rules were evaluated on more than one scrape of all jobs. Prometheus listens before it is ready.
 func (p *prometheus) awaitScrapes(t *suite.Scope) {
 	for deadline := time.Now().Add(patience); ; suite.Sleep(200 * time.Millisecond) {
-		jobs, err := p.query(t.Context(), "headgate:check_duration_seconds:p99_rate5m > 0")
+		jobs, err := p.Query(t.Context(), "headgate:check_duration_seconds:p99_rate5m > 0")
 		if len(jobs) == 2 {
 			return
 		}
@@ -94,7 +61,7 @@ func (p *prometheus) rules(t *suite.Scope) (all []alert) {
 	var data struct {
 		Groups []struct{ Rules []alert }
 	}
-	testenv.NoError(t, p.get(t.Context(), "/api/v1/rules", &data))
+	testenv.NoError(t, p.Get(t.Context(), "/api/v1/rules", &data))
 	for _, g := range data.Groups {
 		all = append(all, g.Rules...)
 	}
