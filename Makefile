@@ -10,6 +10,13 @@ CADDY_VERSION         = v2.11.7
 ENVOY_VERSION         = v1.40.0
 RATELIMIT_VERSION     = v1.4.1-0.20260122083618-3fb702589d36
 SQLC_VERSION          = v1.31.1
+HELM_VERSION          = v3.22.0
+HELM4_VERSION         = v4.3.1
+HELM_UNITTEST_VERSION = v1.1.2
+KUBECTL_VALIDATE_VERSION = v0.0.4
+KUSTOMIZE_VERSION     = v5.8.1
+KUBERNETES_VERSION    = v1.36.3
+ETCD_VERSION          = v3.6.8
 
 PKG      = ./...
 RUN      =
@@ -27,6 +34,13 @@ CADDY         = $(CURDIR)/.bin/caddy-$(CADDY_VERSION)
 ENVOY         = $(CURDIR)/.bin/envoy-$(ENVOY_VERSION)
 RATELIMIT     = $(CURDIR)/.bin/ratelimit-$(RATELIMIT_VERSION)
 SQLC          = $(CURDIR)/.bin/sqlc-$(SQLC_VERSION)
+HELM          = $(CURDIR)/.bin/helm-$(HELM_VERSION)
+HELM4         = $(CURDIR)/.bin/helm4-$(HELM4_VERSION)
+HELM_UNITTEST = $(CURDIR)/.bin/helm-unittest-$(HELM_UNITTEST_VERSION)
+KUBECTL_VALIDATE = $(CURDIR)/.bin/kubectl-validate-$(KUBECTL_VALIDATE_VERSION)
+KUSTOMIZE     = $(CURDIR)/.bin/kustomize-$(KUSTOMIZE_VERSION)
+KUBERNETES    = $(addsuffix -$(KUBERNETES_VERSION),$(addprefix $(CURDIR)/.bin/,kube-apiserver kube-controller-manager kube-scheduler))
+ETCD          = $(CURDIR)/.bin/etcd-$(ETCD_VERSION)
 SQLC_CONFIG   = internal/server/pgrules/sqlc.yaml
 
 # Modules of their own, so that what they depend on is not what the main module depends on.
@@ -36,13 +50,13 @@ MODULES = bench examples/streams tools/package
 GOTESTARGS = --format pkgname --format-hide-empty-pkg -- -timeout 20m -p 2 -run '$(RUN)'
 GOTEST     = $(GOTESTSUM) $(GOTESTARGS) -shuffle=on
 
-.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack fixture upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check package demo
+.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack fixture upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check package demo chart chart-files e2e-kube
 .NOTPARALLEL:
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' Makefile
 
-deps: servers $(GOFUMPT) $(GOLANGCI_LINT) $(GOTESTSUM) $(SQLC) $(CADDY) $(ENVOY) $(RATELIMIT) ## Install servers (Debian 12), tools and modules; quick when they are there
+deps: servers $(GOFUMPT) $(GOLANGCI_LINT) $(GOTESTSUM) $(SQLC) $(CADDY) $(ENVOY) $(RATELIMIT) $(HELM) $(KUBECTL_VALIDATE) ## Install servers (Debian 12), tools and modules; quick when they are there
 	@tools/deps.sh modules
 
 servers:
@@ -141,6 +155,16 @@ e2e-control: ## Change rules in PostgreSQL, and break it, under real servers; SH
 e2e-metrics: ## Have a real Prometheus watch real servers in trouble: dashboard, alerts, number of series; SHORT=1 for less of it
 	@cd bench && go run ./metrics $(if $(SHORT),-short)
 
+# The short form needs tools that build in about three minutes on two cores; the full form builds four more.
+chart: $(HELM) $(KUBECTL_VALIDATE) $(if $(SHORT),,$(HELM4) $(HELM_UNITTEST) $(KUSTOMIZE)) ## Test the Helm chart and the manifests: render all pairs of values, validate, run the server with them; SHORT=1 for Helm 3 only
+	@HEADGATE_CHART=$(if $(SHORT),short,full) go test -count=1 -timeout 30m -run '$(RUN)' ./internal/charttest
+
+chart-files: $(HELM) ## Write what is derived for the chart: its schema, its table of values, copies, and deploy/kubernetes
+	@HEADGATE_CHART=short go test -count=1 -run 'TestMonitoringFiles|TestConfigSchema|TestReadme|TestManifests' ./internal/charttest -update
+
+e2e-kube: $(HELM) $(KUBERNETES) $(ETCD) ## Install, upgrade and roll back the chart on a real control plane; builds Kubernetes once, about 20 minutes
+	@HEADGATE_CHART=e2e go test -count=1 -timeout 20m -v -run TestCluster ./internal/charttest
+
 lint: $(GOFUMPT) $(GOLANGCI_LINT) $(SQLC) ## Check formatting, lint, go.mod's tidiness, and that "make sql" would change nothing
 	@files=$$($(GOFUMPT) -l .) || exit; \
 	if [ -n "$$files" ]; then printf 'not formatted (make fmt):\n%s\n' "$$files"; exit 1; fi
@@ -177,6 +201,7 @@ check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines
 	step lint; \
 	step fuzz FUZZTIME=3s; \
 	step quickstart; \
+	step chart SHORT=1; \
 	step chaos SHORT=1; \
 	step adversary SHORT=1; \
 	step demo-budget SHORT=1; \
@@ -207,6 +232,27 @@ $(RATELIMIT):
 # 100 seconds on two cores, once for a machine.
 $(SQLC):
 	@CGO_ENABLED=0 tools/deps.sh tool sqlc $(SQLC_VERSION) github.com/sqlc-dev/sqlc/cmd/sqlc
+
+$(HELM):
+	@tools/deps.sh tool helm $(HELM_VERSION) helm.sh/helm/v3/cmd/helm
+
+$(HELM4):
+	@tools/deps.sh tool helm4 $(HELM4_VERSION) helm.sh/helm/v4/cmd/helm
+
+$(HELM_UNITTEST):
+	@tools/deps.sh copy helm-unittest $(HELM_UNITTEST_VERSION) github.com/helm-unittest/helm-unittest ./cmd/helm-unittest
+
+$(KUBECTL_VALIDATE):
+	@tools/deps.sh tool kubectl-validate $(KUBECTL_VALIDATE_VERSION) sigs.k8s.io/kubectl-validate
+
+$(KUSTOMIZE):
+	@tools/deps.sh tool kustomize $(KUSTOMIZE_VERSION) sigs.k8s.io/kustomize/kustomize/v5
+
+$(KUBERNETES): $(CURDIR)/.bin/%-$(KUBERNETES_VERSION):
+	@tools/deps.sh copy $* $(KUBERNETES_VERSION) k8s.io/kubernetes ./cmd/$*
+
+$(ETCD):
+	@tools/deps.sh tool etcd $(ETCD_VERSION) go.etcd.io/etcd/server/v3
 
 $(ENVOY):
 	@tools/deps.sh envoy $(ENVOY_VERSION)

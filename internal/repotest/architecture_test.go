@@ -124,7 +124,11 @@ var architecture = map[string]arrows{
 	},
 	// Used by tests that follow the documentation.
 	"internal/console": {notRoot: true},
-	"internal/delay":   {},
+	"internal/charttest": {
+		tests:   []string{"internal/server/config", "internal/testenv", "github.com/goccy/go-yaml"},
+		notRoot: true,
+	},
+	"internal/delay": {},
 	"internal/e2e": {
 		tests:   []string{"internal/server/adminapi", "internal/testenv"},
 		notRoot: true,

@@ -1,0 +1,184 @@
+package charttest
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/testenv"
+)
+
+// misspell returns a copy of v in which every key has a letter too many, at every depth, next to the right one.
+func misspell(v values) values {
+	wrong := values{}
+	for key, value := range v {
+		if below, ok := value.(values); ok && len(below) > 0 {
+			wrong[key] = misspell(below)
+		}
+		wrong[key+"x"] = value
+	}
+	return wrong
+}
+
+// free are values whose keys are those of Kubernetes.
+var free = []string{"resources", "podSecurityContext", "securityContext", "updateStrategy", "grafanaDashboard.labels"}
+
+func isFree(path string) bool {
+	for _, f := range free {
+		if path == f || strings.HasPrefix(path, f+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestMisspeltValues misspells every value, and every key of config that the server knows.
+func TestMisspeltValues(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		v := readYAML[values](t, filepath.Join(c.dir, "values.yaml"))
+		v["config"] = serverConfig()
+		_, err := c.template(t, merge(misspell(v), minimal))
+		if err == nil {
+			t.Fatal("misspelt values are accepted")
+		}
+		for _, path := range leaves(v, "") {
+			key := path[strings.LastIndexByte(path, '.')+1:] + "x"
+			if !isFree(path) && !strings.Contains(err.Error(), "'"+key+"'") && !strings.Contains(err.Error(), key) {
+				t.Errorf("%sx is accepted", path)
+			}
+		}
+	})
+}
+
+// TestInvalidValues shows what the schema and the chart reject, and how.
+func TestInvalidValues(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		if _, err := c.template(t, values{}); err == nil || !strings.Contains(err.Error(), "redis.address: required") {
+			t.Errorf("without values: %v", err)
+		}
+		if _, err := c.template(t, values{"redis": minimal["redis"]}); err == nil || !strings.Contains(err.Error(), "none is set") {
+			t.Errorf("without rules: %v", err)
+		}
+		for _, test := range []struct {
+			values values
+			want   string
+		}{
+			{values{"redis": values{"address": "redis:6379"}}, "/redis/address"},
+			{values{"rules": values{"files": values{"rules.txt": "rules: []"}}}, "rules.txt"},
+			{values{"callers": values{"auth": "none"}}, "/callers/auth"},
+			{values{"image": values{"digest": "sha256:1"}}, "/image/digest"},
+			{values{"config": values{"listen": values{"http": ":80"}}}, "'http' not allowed"},
+			{values{"config": values{"redis": values{"password": "x"}}}, "'password' not allowed"},
+			{values{"config": values{"nodes": true}}, "/config/nodes"},
+			{values{"redis": values{"username": "a"}}, "redis.username: needs a password"},
+			{values{"redis": values{"tls": values{"certKey": "tls.crt"}}}, "belong together"},
+			{values{"redis": values{"tls": values{"existingSecret": "a", "caKey": ""}}}, "nothing of it is used"},
+			{values{"rules": values{"existingConfigMap": "a"}}, "rules.files, rules.existingConfigMap are set"},
+			{values{"rules": values{"files": values{"rules.yaml": strings.Repeat("# 16 characters.\n", 1<<16)}}}, "at most 1 MiB"},
+			{values{"postgres": values{"existingSecret": "a"}}, "needs postgres.address"},
+			{values{"callers": values{"auth": "certificate"}}, "set tls.existingSecret"},
+			{values{"callers": values{"auth": "certificate"}, "tls": values{"existingSecret": "a"}}, "set tls.clientCA.existingSecret"},
+			{values{"tls": values{"existingSecret": "a", "clientCA": values{"existingSecret": "a"}}}, "remove tls.clientCA.existingSecret"},
+			{values{"admin": values{"expose": true}}, "use kubectl port-forward"},
+			{values{"admin": values{"expose": true, "enabled": false}}, "set admin.enabled, too"},
+			{values{"preStopSeconds": 20}, "set 33 or more"},
+			{values{"autoscaling": values{"minReplicas": 11}}, "minReplicas is above maxReplicas"},
+		} {
+			if _, err := c.template(t, merge(minimal, test.values)); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%.200s: %v, want %q", fmt.Sprint(test.values), err, test.want)
+			}
+		}
+	})
+}
+
+// TestRollouts renders changes: only those that a pod reads at its start change the pods.
+func TestRollouts(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		template := func(change values) values {
+			return at[values](c.render(t, merge(minimal, change)).find("Deployment", ""), "spec", "template")
+		}
+		before := template(nil)
+		for _, change := range []values{
+			nil, // new tokens are generated every time, because there is no cluster to read them from
+			{"rules": values{"files": values{"rules.yaml": "rules: []\n", "more.yaml": "rules: []\n"}}},
+			{"replicaCount": 5},
+			{"serviceMonitor": values{"enabled": true}},
+		} {
+			if !reflect.DeepEqual(template(change), before) {
+				t.Errorf("%v: pods restart", change)
+			}
+		}
+		for _, change := range []values{
+			{"config": values{"mode": "shadow"}},
+			{"redis": values{"address": "redis://other:6379"}},
+			{"config": values{"nodes": 5}},
+		} {
+			if reflect.DeepEqual(template(change), before) {
+				t.Errorf("%v: pods do not restart", change)
+			}
+		}
+	})
+}
+
+// TestTestPod checks that Services and the PodDisruptionBudget do not select the pod of "helm test".
+func TestTestPod(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		all := c.render(t, minimal)
+		labels := at[values](all.find("Pod", "-test"), "metadata", "labels")
+		selector := at[values](all.find("Service", "-headless"), "spec", "selector")
+		if len(selector) == 0 || !differ(selector, labels) {
+			t.Errorf("%v selects %v", selector, labels)
+		}
+		if pods := at[values](all.find("Deployment", ""), "spec", "template", "metadata", "labels"); differ(selector, pods) {
+			t.Errorf("%v does not select %v", selector, pods)
+		}
+	})
+}
+
+// differ reports whether a selector does not match labels.
+func differ(selector, labels values) bool {
+	for key, value := range selector {
+		if labels[key] != value {
+			return true
+		}
+	}
+	return false
+}
+
+// TestLint runs helm lint with the defaults and with each alternative of the rules.
+func TestLint(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		if _, err := c.run(t, "lint", "--strict", "--quiet", c.dir); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPackage packs the chart, without what is for developers only, and renders the package.
+func TestPackage(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		dir := t.TempDir()
+		if _, err := c.run(t, "package", c.dir, "--destination", dir); err != nil {
+			t.Fatal(err)
+		}
+		packed := chart{c.helm, filepath.Join(dir, "headgate-0.1.0.tgz")}
+		enabled := values{"prometheusRule": values{"enabled": true}, "grafanaDashboard": values{"enabled": true}}
+		all := packed.render(t, merge(minimal, enabled))
+		groups := at[[]any](all.find("PrometheusRule", ""), "spec", "groups")
+		want := readYAML[values](t, filepath.Join(testenv.Repository(t), "deploy", "prometheus", "headgate.rules.yaml"))
+		if !reflect.DeepEqual(any(groups), want["groups"]) {
+			t.Error("the rules of the PrometheusRule are not those of deploy/prometheus")
+		}
+		if !strings.Contains(at[string](all.find("ConfigMap", "-dashboard"), "data", "headgate.json"), `"uid": "headgate"`) {
+			t.Error("the dashboard is not in its ConfigMap")
+		}
+	})
+}
