@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -160,7 +161,7 @@ func TestAlternativesAreComplete(t *testing.T) {
 func TestPairs(t *testing.T) {
 	t.Parallel()
 	charts(t, func(t *testing.T, c chart) {
-		f := readFactors(t)
+		f, c := readFactors(t), c.withNotes(t)
 		files := fixtures(t)
 		dir := t.TempDir()
 		for i, row := range f.cover() {
@@ -173,10 +174,40 @@ func TestPairs(t *testing.T) {
 				t.Fatalf("%v: %v", v, err)
 			}
 			testenv.WriteFiles(t, dir, map[string]string{fmt.Sprintf("%03d.yaml", i): string(text)})
-			newPod(t, parse(t, text), files).validate()
+			all := parse(t, text)
+			newPod(t, all, files).validate()
+			checkNotes(t, at[string](all.find("ConfigMap", "notes"), "data", "notes"))
 		}
 		validate(t, dir)
 	})
+}
+
+// withNotes returns a copy of the chart that renders NOTES.txt, which "helm template" does not, in a ConfigMap.
+func (c chart) withNotes(t testing.TB) chart {
+	t.Helper()
+	dir := t.TempDir()
+	testenv.NoError(t, os.CopyFS(dir, os.DirFS(c.dir)))
+	notes := readText(t, filepath.Join(dir, "templates", "NOTES.txt"))
+	testenv.WriteFiles(t, filepath.Join(dir, "templates"), map[string]string{"notes.yaml": `{{- define "notes" }}` + notes + `{{ end }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: notes}
+data: {notes: {{ include "notes" . | toJson }}}
+`})
+	return chart{c.helm, dir}
+}
+
+// checkNotes looks for what a template prints for a value that does not exist, and for gaps.
+func checkNotes(t testing.TB, notes string) {
+	t.Helper()
+	for _, wrong := range []string{"<no value>", "%!", "<nil>", "\n\n\n"} {
+		if strings.Contains(notes, wrong) {
+			t.Errorf("%q in the notes:\n%s", wrong, notes)
+		}
+	}
+	if !strings.Contains(notes, "helm -n shop test demo") {
+		t.Errorf("no end of the notes:\n%s", notes)
+	}
 }
 
 // operatorVersion is the release of the Prometheus Operator whose resource definitions are used.

@@ -2,6 +2,7 @@ package charttest
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -181,4 +182,14 @@ func TestPackage(t *testing.T) {
 			t.Error("the dashboard is not in its ConfigMap")
 		}
 	})
+}
+
+// TestSuites runs the suites of helm-unittest in the chart.
+func TestSuites(t *testing.T) {
+	t.Parallel()
+	full(t)
+	out, err := exec.CommandContext(t.Context(), testenv.Find(t, "helm-unittest"), "--strict", chartDir(t)).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Tests:") {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
