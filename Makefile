@@ -162,7 +162,7 @@ chart: $(HELM) $(KUBECTL_VALIDATE) $(if $(SHORT),,$(HELM4) $(HELM_UNITTEST) $(KU
 chart-files: $(HELM) ## Write what is derived for the chart: its schema, its table of values, copies, and deploy/kubernetes
 	@HEADGATE_CHART=short go test -count=1 -run 'TestMonitoringFiles|TestConfigSchema|TestReadme|TestManifests' ./internal/charttest -update
 
-e2e-kube: $(HELM) $(KUBERNETES) $(ETCD) ## Install, upgrade and roll back the chart on a real control plane; builds Kubernetes once, about 20 minutes
+e2e-kube: $(HELM) $(HELM4) $(KUBERNETES) $(ETCD) ## Install, upgrade and roll back the chart on a real control plane; builds Kubernetes once, about 20 minutes
 	@HEADGATE_CHART=e2e go test -count=1 -timeout 20m -v -run TestCluster ./internal/charttest
 
 lint: $(GOFUMPT) $(GOLANGCI_LINT) $(SQLC) ## Check formatting, lint, go.mod's tidiness, and that "make sql" would change nothing
