@@ -19,8 +19,8 @@ import (
 
 var writeFormat = flag.Bool("write-format", false, "write the golden file of a new format; existing files are never overwritten")
 
-// TestFormat compares the stored keys and values with testdata/<Format>.golden, byte by byte. Nodes of two versions may share
-// a Redis: if this test fails, rename Format, run the test once with -write-format, and document in docs/redis.md what
+// TestFormat compares the stored keys and values with testdata/<format>.golden, byte by byte. Nodes of two versions may share
+// a Redis: if this test fails, rename the format, run the test once with -write-format, and document in docs/redis.md what
 // happens to the old data.
 func TestFormat(t *testing.T) {
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestFormat(t *testing.T) {
 	target := openWithClock(t, standalone(server), "format", nil)
 	store, _ := target.Store.(*Store)
 	got := storedBytes(t, server, store, target.SetTime)
-	file := filepath.Join("testdata", Format+".golden")
+	file := filepath.Join("testdata", format+".golden")
 	want, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) && *writeFormat {
 		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
@@ -40,7 +40,7 @@ func TestFormat(t *testing.T) {
 		t.Fatalf("%v: a new format needs a golden file: run this test with -write-format", err)
 	}
 	if got != string(want) {
-		t.Errorf("stored bytes of %s have changed: rename the format\ngot\n%s\nwant\n%s", Format, got, want)
+		t.Errorf("stored bytes of %s have changed: rename the format\ngot\n%s\nwant\n%s", format, got, want)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/storetest"
 )
@@ -55,7 +56,7 @@ func openWithClock(t testing.TB, address, namespace string, edit func(string) st
 		t.Fatal(err)
 	}
 	client := &clockClient{sha: sc.sha, text: sc.text}
-	s := newStore(Options{Namespace: namespace}, isCluster(&co))
+	s := newStore(Options{Namespace: namespace}, redisclient.IsCluster(&co))
 	s.take = sc
 	s.dial = func() (rueidis.Client, error) {
 		var err error
@@ -119,7 +120,7 @@ func cluster(c *testenv.Cluster) string { return "cluster://" + strings.Join(c.A
 func checkTTLs(t testing.TB, servers ...*testenv.Server) (counters int) {
 	t.Helper()
 	for _, s := range servers {
-		keys, _ := s.Must(t, "KEYS", Format+":*").([]any)
+		keys, _ := s.Must(t, "KEYS", format+":*").([]any)
 		for _, k := range keys {
 			key, _ := k.(string)
 			if ttl, _ := s.Must(t, "PTTL", key).(int64); ttl == -1 {

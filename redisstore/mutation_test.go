@@ -223,7 +223,7 @@ func smallChunks(t testing.TB, text string) string {
 
 // shortTTL returns an error if a key of a namespace may expire before all its fields have.
 func shortTTL(t testing.TB, server *testenv.Server, namespace string) error {
-	keys, _ := server.Must(t, "KEYS", Format+":"+namespace+":??????????????????????").([]any)
+	keys, _ := server.Must(t, "KEYS", format+":"+namespace+":??????????????????????").([]any)
 	for _, k := range keys {
 		key, _ := k.(string)
 		until, _ := server.Must(t, "PEXPIRETIME", key).(int64)

@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"regexp"
 	"strconv"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redisclient"
 )
 
 // Options configures a Store. Only Address is required.
@@ -47,8 +49,7 @@ func (o Options) Validate() error {
 
 const (
 	defaultNamespace = "headgate"
-	// Format is the version of everything that is stored: keys, hashes and their fields. All keys begin with it.
-	Format = "hg2"
+	format           = redisclient.Format
 
 	// dialTimeout is less than the second after which TCP resends a lost first packet: a new attempt is faster.
 	dialTimeout = 300 * time.Millisecond
@@ -57,6 +58,22 @@ const (
 )
 
 var validNamespace = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// clientOption validates the options and converts them to the client's.
+func clientOption(o Options) (rueidis.ClientOption, error) {
+	if o.Namespace != "" && !validNamespace.MatchString(o.Namespace) {
+		return rueidis.ClientOption{}, fmt.Errorf("namespace %q: write 1 to 64 letters, digits, dots, dashes or underscores", o.Namespace)
+	}
+	co, err := redisclient.Options(o.Address, o.Username, o.Password, o.TLS)
+	co.Dialer, co.ConnWriteTimeout = net.Dialer{Timeout: dialTimeout}, connTimeout
+	switch {
+	case co.Sentinel.MasterSet != "":
+		co.Sentinel.TopologyRefreshInterval = heartbeatInterval
+	case redisclient.IsCluster(&co):
+		co.ClusterOption.ShardsRefreshInterval = heartbeatInterval
+	}
+	return co, err
+}
 
 // Store is a headgate.Store in Redis. It connects automatically and is safe for concurrent use. Take charges counters;
 // Publish and Subscribe carry messages between nodes; Ready and Servers are for health checks and monitoring. Close it when
@@ -106,7 +123,7 @@ func New(o Options) (*Store, error) {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	o.Namespace = cmp.Or(o.Namespace, defaultNamespace)
-	s := newStore(o, isCluster(&co))
+	s := newStore(o, redisclient.IsCluster(&co))
 	// Unlike keys, channels do not belong to a database, so their names include its number.
 	s.channels = s.prefix + "db" + strconv.Itoa(co.SelectDB) + ":"
 	s.dial = func() (rueidis.Client, error) { return rueidis.NewClient(co) }
@@ -120,7 +137,7 @@ func newStore(o Options, cluster bool) *Store {
 		link:       newLink(o.Address),
 		cluster:    cluster,
 		namespace:  o.Namespace,
-		prefix:     Format + ":" + o.Namespace + ":",
+		prefix:     redisclient.Prefix(o.Namespace),
 		node:       rand.Text() + " " + printable(cmp.Or(o.Node, hostName())),
 		take:       takeScript,
 		announce:   announceScript,

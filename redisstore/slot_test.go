@@ -22,7 +22,7 @@ func TestSlotMatchesServer(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartCluster(t, testenv.Redis).Servers()[0]
 	for i := range 1000 {
-		key := Format + ":headgate:" + headgate.SubjectOf(strconv.Itoa(i)).String()
+		key := format + ":headgate:" + headgate.SubjectOf(strconv.Itoa(i)).String()
 		want, _ := server.Must(t, "CLUSTER", "KEYSLOT", key).(int64)
 		if got := slotOf(key); int64(got) != want {
 			t.Fatalf("slot of %s is %d, the server reports %d", key, got, want)

@@ -66,7 +66,7 @@ var architecture = map[string]arrows{
 		tests: []string{"internal/testenv", "storetest"},
 	},
 	"redisstore": {
-		code:  []string{"internal/redact", "github.com/redis/rueidis"},
+		code:  []string{"internal/redact", "internal/redisclient", "github.com/redis/rueidis"},
 		tests: []string{"internal/testenv", "storetest", "github.com/anishathalye/porcupine", "go.uber.org/goleak"},
 	},
 	// For clients of APIs, which need no limiter.
@@ -147,6 +147,10 @@ var architecture = map[string]arrows{
 	"internal/ratelog":        {notRoot: true},
 	// Used by all packages that print addresses.
 	"internal/redact": {notRoot: true},
+	"internal/redisclient": {
+		code:    []string{"internal/redact", "github.com/redis/rueidis"},
+		notRoot: true,
+	},
 	"internal/repotest": {
 		// The README's Go code uses all of them.
 		tests: []string{
@@ -166,7 +170,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/server": {
 		code: []string{
-			"identity", "internal/netaddr", "internal/redact", "internal/server/adminapi", "internal/server/callers",
+			"identity", "internal/netaddr", "internal/redact", "internal/redisclient", "internal/server/adminapi", "internal/server/callers",
 			"internal/server/check", "internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/config",
 			"internal/server/denials", "internal/server/envoyrls", "internal/server/fanout", "internal/server/listen",
 			"internal/server/meter", "internal/server/offenders", "internal/server/pgrules", "internal/server/telemetry",

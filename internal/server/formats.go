@@ -2,9 +2,9 @@ package server
 
 import (
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/internal/server/pgrules"
 	checkv1 "github.com/headgate/headgate/proto/headgate/check/v1"
-	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/ruledoc"
 )
 
@@ -26,7 +26,7 @@ type Formats struct {
 // CurrentFormats returns the versions of this program, each from the package that defines it.
 func CurrentFormats() Formats {
 	f := Formats{
-		Redis:            redisstore.Format,
+		Redis:            redisclient.Format,
 		Postgres:         pgrules.SchemaVersion(),
 		ReservationToken: headgate.TokenVersion,
 		CheckAPI:         string(checkv1.File_headgate_check_v1_check_proto.Package().Name()),

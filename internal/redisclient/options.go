@@ -1,4 +1,6 @@
-package redisstore
+// Package redisclient turns an address of Redis into the options of a client: one server, Sentinel or a Cluster, with user, password
+// and TLS. It does not connect, and of what is stored it knows only the prefix.
+package redisclient
 
 import (
 	"crypto/tls"
@@ -13,27 +15,28 @@ import (
 	"github.com/headgate/headgate/internal/redact"
 )
 
+// Format is the version of everything that is stored: keys, hashes and their fields.
+const Format = "hg2"
+
+// Prefix returns the prefix of all keys and channels of a namespace.
+func Prefix(namespace string) string { return Format + ":" + namespace + ":" }
+
 const addressForms = "write redis://host:6379, sentinel://host:26379,host:26379/master or cluster://host:6379,host:6379"
 
-// clientOption validates the options and converts them to the client's. Retries are off: a script that charges must not run
-// twice.
-func clientOption(o Options) (rueidis.ClientOption, error) {
-	if o.Namespace != "" && !validNamespace.MatchString(o.Namespace) {
-		return rueidis.ClientOption{}, fmt.Errorf("namespace %q: write 1 to 64 letters, digits, dots, dashes or underscores", o.Namespace)
-	}
+// Options returns the options of a client for an address. The username and password are used if the address has none. Retries are off:
+// a script that charges must not run twice.
+func Options(address, username, password string, security *tls.Config) (rueidis.ClientOption, error) {
 	co := rueidis.ClientOption{
-		Username:         o.Username,
-		Password:         o.Password,
-		TLSConfig:        o.TLS,
-		Dialer:           net.Dialer{Timeout: dialTimeout},
-		ConnWriteTimeout: connTimeout,
-		DisableRetry:     true,
-		DisableCache:     true,
+		Username:     username,
+		Password:     password,
+		TLSConfig:    security,
+		DisableRetry: true,
+		DisableCache: true,
 	}
 	fail := func(why string) (rueidis.ClientOption, error) {
-		return co, fmt.Errorf("address %q: %s: %s", redact.Address(o.Address), why, addressForms)
+		return co, fmt.Errorf("address %q: %s: %s", redact.Address(address), why, addressForms)
 	}
-	scheme, rest, ok := strings.Cut(o.Address, "://")
+	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {
 		return fail("missing scheme")
 	}
@@ -72,14 +75,13 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 		if path == "" {
 			return fail("missing master name")
 		}
-		co.Sentinel = rueidis.SentinelOption{MasterSet: path, TLSConfig: o.TLS, TopologyRefreshInterval: heartbeatInterval}
+		co.Sentinel = rueidis.SentinelOption{MasterSet: path, TLSConfig: security}
 		port = "26379"
 	case "cluster":
 		if path != "" {
 			return fail("a Cluster has no database numbers")
 		}
 		co.ShuffleInit = true
-		co.ClusterOption.ShardsRefreshInterval = heartbeatInterval
 	default:
 		return fail(fmt.Sprintf("unknown scheme %q", scheme))
 	}
@@ -97,7 +99,7 @@ func clientOption(o Options) (rueidis.ClientOption, error) {
 	return co, nil
 }
 
-// isCluster reports whether the options are those of a cluster:// address.
-func isCluster(co *rueidis.ClientOption) bool {
+// IsCluster reports whether the options are those of a cluster:// address.
+func IsCluster(co *rueidis.ClientOption) bool {
 	return !co.ForceSingleClient && co.Sentinel.MasterSet == ""
 }
