@@ -80,7 +80,7 @@ func startJSON[T any](t *testing.T, code int, args ...string) T {
 	t.Helper()
 	o := start(t, append(args, "--output", "json")...)
 	if o.code != code || o.errors != "" {
-		t.Fatalf("%v: exit %d, want %d: %s", args, o.code, code, o.errors)
+		t.Fatalf("%v: exit %d, want %d: %s%s", args, o.code, code, o.errors, o.out)
 	}
 	text, versioned := strings.CutPrefix(o.out, "{\n  \"version\": 1,\n")
 	if !versioned || strings.Contains(o.out, `\u00`) {

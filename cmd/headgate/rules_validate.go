@@ -48,7 +48,7 @@ Exit codes:
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, paths []string) error {
 			r := validateReport{Problems: ruledoc.Errors{}, Warnings: []string{}}
-			d, err := ruledoc.Load(paths...)
+			d, warnings, err := loadWithWarnings(paths...)
 			if errors.As(err, &r.Problems) {
 				return p.finish(&r, failure())
 			} else if err != nil {
@@ -56,14 +56,23 @@ Exit codes:
 			}
 			r.OK, r.Files, r.Mode, r.RulesVersion = true, len(d.Files), d.Mode.String(), d.Rules.Version()
 			r.Rules, r.Overrides, r.Exemptions = len(d.Source), len(d.Overrides), len(d.Exemptions)
-			for i := range d.Source {
-				r.Warnings = append(r.Warnings, costWarnings(d, &d.Source[i])...)
-				r.Warnings = append(r.Warnings, concurrencyWarnings(&d.Source[i])...)
-			}
-			r.Warnings = append(r.Warnings, expired(d, time.Now())...)
+			r.Warnings = append(r.Warnings, warnings...)
 			return p.finish(&r, nil)
 		},
 	}
+}
+
+// loadWithWarnings reads rule files, and returns what is valid but probably unintended.
+func loadWithWarnings(paths ...string) (d *ruledoc.Document, warnings []string, err error) {
+	d, err = ruledoc.Load(paths...)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range d.Source {
+		warnings = append(warnings, costWarnings(d, &d.Source[i])...)
+		warnings = append(warnings, concurrencyWarnings(&d.Source[i])...)
+	}
+	return d, append(warnings, expired(d, time.Now())...), nil
 }
 
 func (r *validateReport) text() string {

@@ -101,7 +101,7 @@ var architecture = map[string]arrows{
 	"examples/llm/model": {notRoot: true},
 	"cmd/headgate": {
 		code: []string{
-			"cmd/headgate/internal/envoyconfig", "identity", "internal/redact", "internal/server",
+			"cmd/headgate/internal/doctor", "cmd/headgate/internal/envoyconfig", "identity", "internal/redact", "internal/server",
 			"internal/server/adminapi", "internal/server/adminclient", "internal/server/config", "internal/server/denials",
 			"internal/server/explain", "internal/server/offenders", "internal/server/rulediff", "internal/server/tracing",
 			"internal/server/wording", "internal/yamldoc", "memstore", "redisstore", "ruledoc", "github.com/spf13/cobra",
@@ -112,6 +112,13 @@ var architecture = map[string]arrows{
 			"github.com/prometheus/client_golang", "go.uber.org/goleak", "golang.org/x/net", "google.golang.org/grpc",
 			"google.golang.org/protobuf",
 		},
+	},
+	"cmd/headgate/internal/doctor": {
+		code: []string{
+			"internal/netaddr", "internal/redact", "internal/redisclient", "internal/server", "internal/server/config",
+			"internal/server/listen", "internal/server/wording", "redisstore", "github.com/redis/rueidis",
+		},
+		tests: []string{"internal/testenv"},
 	},
 	"cmd/headgate/internal/envoyconfig": {
 		code:  []string{"internal/yamldoc", "ruledoc"},

@@ -37,7 +37,7 @@ func (s *server) openStore() error {
 		s.metrics.MemoryCounters(s.memory.Len)
 		store = s.memory
 	} else {
-		o, err := redisOptions(&s.config.Redis)
+		o, err := RedisOptions(&s.config.Redis)
 		if err != nil {
 			return err
 		}
@@ -122,8 +122,8 @@ func (s *server) pingRedis(ctx context.Context) {
 	}
 }
 
-// redisOptions converts the config, and reads the secrets in its files.
-func redisOptions(c *config.Redis) (redisstore.Options, error) {
+// RedisOptions converts the config, and reads the secrets in its files.
+func RedisOptions(c *config.Redis) (redisstore.Options, error) {
 	o := redisstore.Options{Address: c.Address, Namespace: c.Namespace, Username: c.Username}
 	password, err := config.ReadSecret(c.PasswordFile)
 	if err != nil {

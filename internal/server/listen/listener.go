@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// maxConnections is the maximum number of connections of a listener. A gRPC connection carries many callers, and an HTTP
+	// MaxConnections is the maximum number of connections of a listener. A gRPC connection carries many callers, and an HTTP
 	// connection costs about 10 kB.
-	maxConnections = 10_000
+	MaxConnections = 10_000
 	// addressShare is the divisor for the share of one address in a listener's connections and a server's streams. A proxy
 	// needs far fewer, and the rest stays available to other addresses.
 	addressShare = 2
@@ -54,7 +54,7 @@ func Listen(ctx context.Context, key, address string, log *slog.Logger) (*Listen
 		return nil, fmt.Errorf("%s: cannot listen on %s: write an address of this host: %w", key, address, err)
 	}
 	return &Listener{
-		Listener: l, maxOpen: maxConnections, log: log.With("listener", key),
+		Listener: l, maxOpen: MaxConnections, log: log.With("listener", key),
 		open: map[*connection]struct{}{}, from: map[netip.Addr]int{}, warned: ratelog.Limiter{Every: time.Minute},
 	}, nil
 }

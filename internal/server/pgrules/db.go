@@ -31,6 +31,9 @@ var migrations embed.FS
 const (
 	connectTimeout = 3 * time.Second
 	maxConnections = 8
+
+	migrationsTable = "rate_limit_migrations"
+	undefinedTable  = "42P01" // an error code
 )
 
 // Errors that callers distinguish.
@@ -92,6 +95,18 @@ func SchemaVersion() int64 {
 	return version
 }
 
+// SchemaVersion returns the version of the tables, which is 0 if there are none, and the version that Migrate would create. It changes
+// nothing.
+func (db *DB) SchemaVersion(ctx context.Context) (current, latest int64, err error) {
+	latest = SchemaVersion()
+	err = db.pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+migrationsTable+" WHERE is_applied").Scan(&current)
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == undefinedTable {
+		return 0, latest, nil
+	}
+	return current, latest, db.explain(err)
+}
+
 // Migrate migrates the tables to the schema that this version needs. All nodes may run it at once: one migrates, the others wait.
 func (db *DB) Migrate(ctx context.Context) (from, to int64, err error) {
 	sources, err := fs.Sub(migrations, "migrations")
@@ -105,7 +120,7 @@ func (db *DB) Migrate(ctx context.Context) (from, to int64, err error) {
 	plain := stdlib.OpenDBFromPool(db.pool)
 	defer plain.Close() //nolint:errcheck // the pool stays open
 	provider, err := goose.NewProvider(goose.DialectPostgres, plain, sources, goose.WithSessionLocker(locker),
-		goose.WithDisableGlobalRegistry(true), goose.WithTableName("rate_limit_migrations"))
+		goose.WithDisableGlobalRegistry(true), goose.WithTableName(migrationsTable))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -164,7 +179,7 @@ func (db *DB) explain(err error) error {
 		return ErrNotFound
 	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrRejected) || errors.As(err, &rate):
 		return err
-	case errors.As(err, &pgErr) && (pgErr.Code == "42P01" || pgErr.Code == "42883"): // no such table or function
+	case errors.As(err, &pgErr) && (pgErr.Code == undefinedTable || pgErr.Code == "42883"): // no such table or function
 		return fmt.Errorf("PostgreSQL at %s: tables not found: run headgate migrate: %w", db.address, err)
 	case errors.As(err, &pgErr) && (pgErr.Code == "23514" || pgErr.Code == "P0001" || pgErr.Code[:2] == "22"): // rejected by a constraint or trigger
 		return fmt.Errorf("%w: %s", ErrRejected, pgErr.Message)
