@@ -110,7 +110,7 @@ func TestServerVariable(t *testing.T) {
 	other, otherCalls := countingServer(t)
 	seen := 0
 	everyCommand(func(cmd *cobra.Command, words []string) {
-		if cmd.Flags().Lookup("server") == nil {
+		if cmd.Flags().Lookup("server") == nil || cmd.Name() == "status" { // status works without, and prints what fails as a note
 			return
 		}
 		seen++

@@ -64,7 +64,8 @@ Exit codes:
 	server.AddCommand(newConfigValidate(p), newConfigShow(p))
 	root.AddCommand(server, newExplain(p), rules, newServe(p), newVersion(p), newMigrate(p), newToken(p),
 		newOverride(p), newExempt(p), newUsage(p), newReset(p), newGrant(p), newRelease(p), newNodesCommand(p),
-		newTop(p), newDenials(p), newDoctor(p), newMan(p))
+		newTop(p), newDenials(p), newDoctor(p), newStatus(p))
+	root.AddCommand(newMan(p))
 	root.PersistentFlags().StringVar(&p.output, "output", "human", "output `FORMAT`: human, or json with durations in seconds")
 	root.PersistentPreRunE = p.checkOutput
 	root.SetFlagErrorFunc(usage)
