@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/testenv"
-	"github.com/headgate/headgate/redisstore"
+	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/ruledoc"
 )
 
@@ -59,7 +59,7 @@ func TestFormats(t *testing.T) {
 	if err != nil || int(f.Postgres) != len(files) {
 		t.Errorf("postgres %d, %d migrations, %v", f.Postgres, len(files), err)
 	}
-	if f.Redis != redisstore.Format || f.ReservationToken != headgate.TokenVersion || f.LastGoodFile.Rules != ruledoc.LastGoodFormat ||
+	if f.Redis != redisclient.Format || f.ReservationToken != headgate.TokenVersion || f.LastGoodFile.Rules != ruledoc.LastGoodFormat ||
 		f.LastGoodFile.Postgres != pgrules.LastGoodFormat || f.CheckAPI != "v1" {
 		t.Errorf("%+v", f)
 	}
