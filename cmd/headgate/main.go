@@ -45,7 +45,8 @@ func (p *program) run(ctx context.Context, args []string) error {
 
 func newRoot(p *program) *cobra.Command {
 	root := &cobra.Command{
-		Use: "headgate",
+		Use:   "headgate",
+		Short: "limit the rate of API requests", // of the manual page; the help shows Long
 		Long: `Headgate limits the rate of API requests.
 
 Run the server, validate and compare rules, and explain why a request is denied.

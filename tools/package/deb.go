@@ -60,7 +60,7 @@ func (r *release) buildDeb(arch, binary, to string) error {
 type debRoot struct{ dir string }
 
 func newDebRoot(dir string) (*debRoot, error) {
-	admin := filepath.Join(dir, "var/lib/dpkg")
+	admin := dir + "/var/lib/dpkg"
 	for _, name := range []string{admin + "/info", admin + "/updates", admin + "/triggers", dir + "/etc"} {
 		if err := os.MkdirAll(name, 0o755); err != nil {
 			return nil, err

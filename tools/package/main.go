@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // dist is where artefacts are written.
@@ -36,7 +38,7 @@ func packageAll(ctx context.Context, short bool) error {
 	if err := os.Chdir("../.."); err != nil { // the runner is a module of its own
 		return err
 	}
-	if err := requireTools("git", "go", "dpkg", "dpkg-deb", "runc", "systemd-sysusers"); err != nil {
+	if err := requireTools("git", "go", "dpkg", "dpkg-deb", "runc", "systemd-analyze"); err != nil {
 		return err
 	}
 	if os.Geteuid() != 0 {
@@ -85,6 +87,17 @@ func (w *workshop) amd64(ctx context.Context) {
 			return err
 		}
 		return w.tryDeb(ctx, file)
+	})
+	image := filepath.Join(dist, "headgate_"+w.Version+"_image.tar")
+	w.report.line("image, by runc", image, func() error {
+		built, err := w.buildImage("amd64", binary)
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			w.writeImages(map[string]v1.Image{"amd64": built}, filepath.Join(w.scratch, "layout"), image),
+			w.writeSBOM(binary, binary+".spdx.json"),
+			tryImage(ctx, built, filepath.Join(w.scratch, "image")))
 	})
 }
 
@@ -135,8 +148,17 @@ func (w *workshop) tryDeb(ctx context.Context, file string) error {
 	if err != nil || len(start) != 1 {
 		return fmt.Errorf("unit has ExecStart %q, %w", start, err)
 	}
+	filters, err := root.unit("SystemCallFilter")
+	if err != nil {
+		return err
+	}
+	sets, err := systemCallSets(ctx)
+	if err != nil {
+		return err
+	}
 	c := container{
-		root: root.dir, args: strings.Fields(start[0]), uid: uid, gid: gid,
+		syscalls: systemCalls(sets, filters),
+		root:     root.dir, args: strings.Fields(start[0]), uid: uid, gid: gid,
 		mounts: []mount{bind(root.path("/var/lib/headgate"), "/var/lib/headgate", "rw")},
 	}
 	if err := c.tryLimits(ctx); err != nil {
