@@ -26,16 +26,20 @@ func fixtures(t testing.TB) map[string]map[string]string {
 	callers, admins := tokenLine("caller-token", "gateway caller"), tokenLine("admin-token", "ann admin")
 	const password = "secret of a user\n"
 	return map[string]map[string]string{
-		"redis":     {"password": password, "redis-password": password, "url": "redis://redis:6379"},
-		"redis-tls": {"ca.crt": c.CertPEM, "client.crt": c.CertPEM, "client.key": c.KeyPEM},
-		"postgres":  {"password": password, "pg-password": password},
-		"callers":   {"tokens": callers, "callers.txt": callers},
-		"admins":    {"tokens": admins, "admins.txt": admins},
-		"tls":       {"tls.crt": c.CertPEM, "tls.key": c.KeyPEM, "cert.pem": c.CertPEM, "key.pem": c.KeyPEM, "ca.crt": c.CertPEM},
-		"client-ca": {"authorities.pem": c.CertPEM},
-		"subjects":  {"key": "0123456789abcdef"},
-		"my-rules":  {"rules.yaml": "rules: [{id: by-ip, by: [ip], limit: 5/minute}]\n"},
-		"keys":      {"keys.json": "{}"},
+		"redis":       {"password": password, "url": "redis://redis:6379"},
+		"my-redis":    {"redis-password": password},
+		"redis-tls":   {"ca.crt": c.CertPEM, "client.crt": c.CertPEM, "client.key": c.KeyPEM},
+		"my-postgres": {"pg-password": password},
+		"callers":     {"tokens": callers},
+		"my-callers":  {"callers.txt": callers},
+		"admins":      {"tokens": admins},
+		"my-admins":   {"admins.txt": admins},
+		"tls":         {"tls.crt": c.CertPEM, "tls.key": c.KeyPEM, "ca.crt": c.CertPEM},
+		"my-tls":      {"cert.pem": c.CertPEM, "key.pem": c.KeyPEM},
+		"client-ca":   {"authorities.pem": c.CertPEM},
+		"subjects":    {"key": "0123456789abcdef"},
+		"my-rules":    {"rules.yaml": "rules: [{id: by-ip, by: [ip], limit: 5/minute}]\n"},
+		"keys":        {"keys.json": "{}"},
 	}
 }
 
