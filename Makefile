@@ -182,8 +182,8 @@ proto: ## Lint proto/ and generate its Go code; needs npm
 sql: $(SQLC) ## Generate the Go code of internal/server/pgrules/queries.sql
 	@$(SQLC) generate -f $(SQLC_CONFIG)
 
-quickstart: ## Do what the README says under "The first 429", and compare
-	@go run ./tools/quickstart
+quickstart: ## Do what the README says under "The first 429", and compare; ARGS='docs/two-nodes.md' for what pages say
+	@go run ./tools/quickstart $(ARGS)
 
 package: ## Build what a release consists of, install or unpack each artefact, run it, and send it six requests; as root; SHORT=1 for binary, deb and image of amd64
 	@cd tools/package && go run . $(if $(SHORT),-short)

@@ -302,7 +302,10 @@ var architecture = map[string]arrows{
 		},
 	},
 	"internal/server/wording": {},
-	"tools/quickstart":        {notRoot: true},
+	"tools/quickstart": {
+		code:    []string{"internal/console"},
+		notRoot: true,
+	},
 }
 
 // serverLayer is the directory of the packages that only the server uses. The public packages and the other packages in internal/ must

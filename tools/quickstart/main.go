@@ -1,6 +1,6 @@
-// Command quickstart runs the commands in the README's section "The first 429", line by line, as a new user would. It serves the
-// working tree as a published module, and compares the output of the commands with the README. It knows the structure of the section,
-// not the meaning of its lines.
+// Command quickstart runs the commands in the README's section "The first 429", line by line, as a new user would, or those of the pages
+// that are its arguments. It serves the working tree as a published module, compares the output of the commands with the text, and
+// prints how long it took. It knows the structure of the section and of pages, not the meaning of their lines.
 package main
 
 import (
@@ -27,7 +27,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	err := run(ctx, os.Args[1:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
@@ -35,15 +35,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) error {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		return err
-	}
-	ways, err := read(string(readme))
-	if err != nil {
-		return err
-	}
+func run(ctx context.Context, pages []string) error {
 	dir, err := os.MkdirTemp("", "headgate-quickstart-")
 	if err != nil {
 		return err
@@ -52,6 +44,28 @@ func run(ctx context.Context) error {
 	version := fmt.Sprintf("v0.0.1-quickstart.%d", time.Now().Unix()) // a new version each time, because the go command caches modules
 	defer removeFromCache(context.WithoutCancel(ctx), version)
 	env, err := newUserEnv(ctx, dir, version)
+	if err != nil {
+		return err
+	}
+	for i, page := range pages {
+		start := time.Now()
+		home := filepath.Join(dir, fmt.Sprint("page-", i))
+		if err := os.Mkdir(home, 0o700); err != nil {
+			return err
+		}
+		if err := follow(ctx, page, home, env); err != nil {
+			return err
+		}
+		fmt.Printf("ok  %s, all of it, in %.0f s\n", page, time.Since(start).Seconds())
+	}
+	if len(pages) > 0 {
+		return nil
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		return err
+	}
+	ways, err := read(string(readme))
 	if err != nil {
 		return err
 	}
