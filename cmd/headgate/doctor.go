@@ -22,10 +22,11 @@ import (
 // doctorReport is the JSON of "doctor".
 type doctorReport struct {
 	// OK is whether there are no problems. There may be warnings.
-	OK       bool             `json:"ok"`
-	Problems int              `json:"problems"`
-	Warnings int              `json:"warnings"`
-	Config   string           `json:"config,omitempty"`
+	OK       bool   `json:"ok"`
+	Problems int    `json:"problems"`
+	Warnings int    `json:"warnings"`
+	Config   string `json:"config,omitempty"`
+	// Redis is "" if the counters are in the server's memory.
 	Redis    string           `json:"redis"`
 	Findings []doctor.Finding `json:"findings"`
 }
@@ -67,7 +68,13 @@ Exit codes:
 func examine(ctx context.Context, c *config.Config, file string) *doctorReport {
 	r := &doctorReport{Config: file, Redis: redact.Address(c.Redis.Address)}
 	add := func(findings ...doctor.Finding) { r.Findings = append(r.Findings, findings...) }
-	if o, err := server.RedisOptions(&c.Redis); err != nil {
+	if c.Store == config.StoreMemory {
+		r.Redis = ""
+		add(doctor.Finding{
+			Section: doctor.SectionHost, Check: "store", Status: doctor.OK,
+			Detail: "memory: limits are those of one server, and a restart starts them at zero",
+		})
+	} else if o, err := server.RedisOptions(&c.Redis); err != nil {
 		add(doctor.Finding{Section: doctor.SectionRedis, Check: "connection", Status: doctor.Problem, Detail: err.Error(), Remedy: "run headgate doctor as the user of the server"})
 	} else {
 		add(doctor.CheckRedis(ctx, doctor.Redis{Options: o, Deadline: c.Redis.Deadline, Nodes: c.Nodes})...)

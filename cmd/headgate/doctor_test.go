@@ -399,6 +399,16 @@ func TestDoctorPostgres(t *testing.T) {
 	expectFinding(t, r, "rules", doctor.Warning, "none are published")
 }
 
+func TestDoctorMemory(t *testing.T) {
+	t.Parallel()
+	_, file := configure(t, "store: memory\n", fivePerHour)
+	r := startJSON[doctorReport](t, 0, "doctor", "--config", file)
+	expectFinding(t, r, "store", doctor.OK, "memory")
+	if r.Redis != "" || slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return f.Section == doctor.SectionRedis }) {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestDoctorRules(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Start(t, testenv.Redis)
