@@ -205,11 +205,7 @@ link() {
 
 modules() {
 	local file
-<<<<<<< HEAD
-	for file in go.mod bench/go.mod examples/streams/go.mod tools/package/go.mod; do
-=======
-	for file in go.mod bench/go.mod examples/frameworks/go.mod examples/streams/go.mod; do
->>>>>>> 4eba130 (examples: put httplimit into chi, echo, gin and fiber)
+	for file in go.mod bench/go.mod examples/frameworks/go.mod examples/streams/go.mod tools/package/go.mod; do
 		[[ ! -e $file ]] || (cd "$(dirname "$file")" && go mod download && go mod verify)
 	done
 }
