@@ -205,8 +205,8 @@ link() {
 
 modules() {
 	local file
-	for file in go.mod bench/go.mod examples/frameworks/go.mod examples/streams/go.mod tools/package/go.mod; do
-		[[ ! -e $file ]] || (cd "$(dirname "$file")" && go mod download && go mod verify)
+	find . -name go.mod -not -path '*/node_modules/*' | while read -r file; do
+		(cd "$(dirname "$file")" && go mod download && go mod verify)
 	done
 }
 

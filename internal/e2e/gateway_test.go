@@ -105,9 +105,15 @@ func TestGateways(t *testing.T) {
 // exact runs a test that counts. It repeats a failed test, in a new world, if Redis was late.
 func exact(t *testing.T, binary string, test func(*world), edits ...string) {
 	t.Helper()
+	exactIn(t, func(t testing.TB) *world { return newWorld(t, binary, edits...) }, test)
+}
+
+// exactIn runs a test that counts, in a world of another kind.
+func exactIn(t *testing.T, start func(testing.TB) *world, test func(*world)) {
+	t.Helper()
 	for attempt := 1; ; attempt++ {
 		collected := &deferredErrors{TB: t}
-		w := newWorld(collected, binary, edits...)
+		w := start(collected)
 		test(w)
 		if len(collected.errors) == 0 {
 			return

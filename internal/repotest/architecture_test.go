@@ -137,7 +137,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/delay": {},
 	"internal/e2e": {
-		tests:   []string{"internal/server/adminapi", "internal/testenv"},
+		tests:   []string{"internal/server/adminapi", "internal/testenv", "github.com/goccy/go-yaml"},
 		notRoot: true,
 	},
 	"internal/holdtable": {},
