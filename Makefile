@@ -46,6 +46,10 @@ SQLC_CONFIG   = internal/server/pgrules/sqlc.yaml
 # Modules of their own, so that what they depend on is not what the main module depends on.
 MODULES = bench examples/frameworks examples/istio examples/streams tools/package
 
+# -p 2: packages start servers of their own, and more of them at once only slow each other down.
+GOTESTARGS = --format pkgname --format-hide-empty-pkg -- -timeout 20m -p 2 -run '$(RUN)'
+GOTEST     = $(GOTESTSUM) $(GOTESTARGS) -shuffle=on
+
 .PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack fixture upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check package demo chart chart-files e2e-kube
 .NOTPARALLEL:
 
