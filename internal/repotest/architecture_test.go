@@ -108,7 +108,7 @@ var architecture = map[string]arrows{
 			"github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/spf13/cobra", "golang.org/x/term",
 		},
 		tests: []string{
-			"client", "internal/console", "internal/server/pgrules", "internal/testenv", "proto/headgate/check/v1",
+			"client", "internal/console", "internal/redisclient", "internal/server/pgrules", "internal/testenv", "proto/headgate/check/v1",
 			"github.com/prometheus/client_golang", "go.uber.org/goleak", "golang.org/x/net", "google.golang.org/grpc",
 			"google.golang.org/protobuf",
 		},
