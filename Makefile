@@ -17,6 +17,7 @@ KUBECTL_VALIDATE_VERSION = v0.0.4
 KUSTOMIZE_VERSION     = v5.8.1
 KUBERNETES_VERSION    = v1.36.3
 ETCD_VERSION          = v3.6.8
+GORELEASER_VERSION    = v2.16.0
 
 PKG      = ./...
 RUN      =
@@ -41,6 +42,7 @@ KUBECTL_VALIDATE = $(CURDIR)/.bin/kubectl-validate-$(KUBECTL_VALIDATE_VERSION)
 KUSTOMIZE     = $(CURDIR)/.bin/kustomize-$(KUSTOMIZE_VERSION)
 KUBERNETES    = $(addsuffix -$(KUBERNETES_VERSION),$(addprefix $(CURDIR)/.bin/,kube-apiserver kube-controller-manager kube-scheduler))
 ETCD          = $(CURDIR)/.bin/etcd-$(ETCD_VERSION)
+GORELEASER    = $(CURDIR)/.bin/goreleaser-$(GORELEASER_VERSION)
 SQLC_CONFIG   = internal/server/pgrules/sqlc.yaml
 
 # Modules of their own, so that what they depend on is not what the main module depends on.
@@ -185,7 +187,7 @@ sql: $(SQLC) ## Generate the Go code of internal/server/pgrules/queries.sql
 quickstart: ## Do what the README says under "The first 429", and compare; ARGS='docs/two-nodes.md' for what pages say
 	@go run ./tools/quickstart $(ARGS)
 
-package: ## Build what a release consists of, install or unpack each artefact, run it, and send it six requests; as root; SHORT=1 for binary, deb and image of amd64
+package: $(if $(SHORT),,$(GORELEASER)) ## Build what a release consists of, install or unpack each artefact, run it, and send it six requests; as root; SHORT=1 for binary, deb and image of amd64
 	@cd tools/package && go run . $(if $(SHORT),-short)
 
 # The race tests come last, so that their summary is what the reader is left with.
@@ -253,6 +255,9 @@ $(KUBERNETES): $(CURDIR)/.bin/%-$(KUBERNETES_VERSION):
 
 $(ETCD):
 	@tools/deps.sh tool etcd $(ETCD_VERSION) go.etcd.io/etcd/server/v3
+# Takes about three minutes on two cores: only the full form of "make package" needs it.
+$(GORELEASER):
+	@CGO_ENABLED=0 tools/deps.sh tool goreleaser $(GORELEASER_VERSION) github.com/goreleaser/goreleaser/v2
 
 $(ENVOY):
 	@tools/deps.sh envoy $(ENVOY_VERSION)

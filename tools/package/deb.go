@@ -72,7 +72,7 @@ func newDebRoot(dir string) (*debRoot, error) {
 // dpkg runs dpkg on this root. Scripts run outside of the root, with DPKG_ROOT, since it has no shell.
 func (d *debRoot) dpkg(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "dpkg", append([]string{
-		"--root=" + d.dir, "--force-script-chrootless", "--force-depends", "--force-confold", "--log=/dev/null",
+		"--root=" + d.dir, "--force-script-chrootless", "--force-depends", "--force-architecture", "--force-confold", "--log=/dev/null",
 	}, args...)...)
 	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin", "DEBIAN_FRONTEND=noninteractive")
 	return run(cmd)

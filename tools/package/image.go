@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -126,7 +127,7 @@ func (r *release) writeImages(images map[string]v1.Image, scratch, to string) er
 }
 
 // tryImage unpacks an image and runs it as the config of the deb says, which is mounted as an operator would mount his own.
-func tryImage(ctx context.Context, image v1.Image, scratch string, before ...string) error {
+func tryImage(ctx context.Context, image v1.Image, scratch, arch string) error {
 	root := filepath.Join(scratch, "root")
 	if err := extract(image, root); err != nil {
 		return err
@@ -135,7 +136,7 @@ func tryImage(ctx context.Context, image v1.Image, scratch string, before ...str
 	if err != nil {
 		return err
 	}
-	c := container{root: root, args: append(append(before, config.Config.Entrypoint...), config.Config.Cmd...)}
+	c := container{root: root, args: append(slices.Clip(config.Config.Entrypoint), config.Config.Cmd...)}
 	if _, err := fmt.Sscanf(config.Config.User, "%d:%d", &c.uid, &c.gid); err != nil || c.uid != imageUser || c.gid != imageUser {
 		return fmt.Errorf("user is %q, want %d: %w", config.Config.User, imageUser, err)
 	}
@@ -147,9 +148,7 @@ func tryImage(ctx context.Context, image v1.Image, scratch string, before ...str
 		bind(here, "/etc/headgate", "ro"),
 		{stateDir, "tmpfs", "tmpfs", []string{"nosuid", "nodev", "noexec", "mode=0700", fmt.Sprintf("uid=%d,gid=%[1]d", imageUser)}},
 	}
-	if len(before) > 0 { // an emulator
-		c.mounts = append(c.mounts, bind(before[0], before[0], "ro"))
-	}
+	c.emulate(arch)
 	return c.tryLimits(ctx)
 }
 
@@ -175,7 +174,10 @@ func extract(image v1.Image, to string) error {
 		default:
 			err = fmt.Errorf("%s: unexpected kind of file", header.Name)
 		}
-		if err = errors.Join(err, os.Lchown(path, header.Uid, header.Gid)); err != nil {
+		if err != nil {
+			return err
+		}
+		if err := os.Lchown(path, header.Uid, header.Gid); err != nil {
 			return err
 		}
 	}

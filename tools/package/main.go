@@ -8,10 +8,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -38,7 +40,11 @@ func packageAll(ctx context.Context, short bool) error {
 	if err := os.Chdir("../.."); err != nil { // the runner is a module of its own
 		return err
 	}
-	if err := requireTools("git", "go", "dpkg", "dpkg-deb", "runc", "systemd-analyze"); err != nil {
+	tools := []string{"git", "go", "dpkg", "runc", "systemd-analyze"}
+	if !short {
+		tools = append(tools, fullTools...)
+	}
+	if err := requireTools(tools...); err != nil {
 		return err
 	}
 	if os.Geteuid() != 0 {
@@ -58,9 +64,13 @@ func packageAll(ctx context.Context, short bool) error {
 	}
 	fmt.Printf("headgate %s, commit %s\n\n", r.Version, r.FullCommit)
 	w := &workshop{release: r, scratch: scratch, report: newReport()}
-	w.amd64(ctx)
+	if short {
+		w.short(ctx)
+	} else {
+		w.full(ctx)
+	}
 	if w.report.failed > 0 {
-		return fmt.Errorf("%d of the artefacts failed", w.report.failed)
+		return fmt.Errorf("%d artefacts failed", w.report.failed)
 	}
 	return nil
 }
@@ -72,37 +82,52 @@ type workshop struct {
 	report  *report
 }
 
-func (w *workshop) amd64(ctx context.Context) {
+// short builds for amd64 only, with what the repository needs anyway.
+func (w *workshop) short(ctx context.Context) {
 	binary := filepath.Join(dist, "headgate-linux-amd64")
-	w.report.line("binary, twice", binary, func() error { return w.tryReproducible(ctx, binary) })
+	w.report.line("binary amd64, twice", binary, func() error { return w.tryReproducible(ctx, binary) })
 	if w.report.failed > 0 {
 		return // nothing else can be built
 	}
-	file := filepath.Join(dist, "headgate_"+w.Version+"_linux_amd64.deb")
-	w.report.line("deb", file, func() error {
+	file := filepath.Join(dist, w.fileName("amd64")+".deb")
+	w.report.line("deb amd64", file, func() error {
 		if _, err := output(ctx, "deploy/packaging/generate.sh", binary); err != nil {
 			return err
 		}
 		if err := w.buildDeb("amd64", binary, file); err != nil {
 			return err
 		}
-		return w.tryDeb(ctx, file)
+		return w.tryDeb(ctx, file, "amd64")
 	})
-	image := filepath.Join(dist, "headgate_"+w.Version+"_image.tar")
-	w.report.line("image, by runc", image, func() error {
-		built, err := w.buildImage("amd64", binary)
-		if err != nil {
-			return err
-		}
-		return errors.Join(
-			w.writeImages(map[string]v1.Image{"amd64": built}, filepath.Join(w.scratch, "layout"), image),
-			w.writeSBOM(binary, binary+".spdx.json"),
-			tryImage(ctx, built, filepath.Join(w.scratch, "image")))
-	})
+	w.tryImages(ctx, map[string]string{"amd64": binary})
+}
+
+// fileName returns the name of an artefact, without its suffix.
+func (w *workshop) fileName(arch string) string {
+	return fmt.Sprintf("%s_%s_%s_%s", w.ProjectName, w.Version, w.Os, arch)
+}
+
+// tryImages builds one image of the binaries, by architecture, and tries it for each.
+func (w *workshop) tryImages(ctx context.Context, binaries map[string]string) {
+	file := filepath.Join(dist, fmt.Sprintf("%s_%s_image.tar", w.ProjectName, w.Version))
+	images := map[string]v1.Image{}
+	for _, arch := range slices.Sorted(maps.Keys(binaries)) {
+		w.report.line("image "+arch, file, func() error {
+			image, err := w.buildImage(arch, binaries[arch])
+			if err != nil {
+				return err
+			}
+			images[arch] = image
+			return errors.Join(
+				w.writeImages(images, filepath.Join(w.scratch, "layout-"+arch), file),
+				w.writeSBOM(binaries[arch], filepath.Join(dist, w.fileName(arch)+".spdx.json")),
+				tryImage(ctx, image, filepath.Join(w.scratch, "image-"+arch), arch))
+		})
+	}
 }
 
 // tryReproducible builds the program here and in a copy of the tree elsewhere, and compares them.
-func (w *workshop) tryReproducible(ctx context.Context, binary string) error {
+func (w *workshop) tryReproducible(ctx context.Context, binary string, env ...string) error {
 	path, err := filepath.Abs(binary)
 	if err != nil {
 		return err
@@ -112,7 +137,7 @@ func (w *workshop) tryReproducible(ctx context.Context, binary string) error {
 		return err
 	}
 	again := filepath.Join(w.scratch, "again")
-	if err := w.build(ctx, elsewhere, "amd64", again); err != nil {
+	if err := w.build(ctx, elsewhere, "amd64", again, env...); err != nil {
 		return err
 	}
 	return errors.Join(sameBytes(path, again), w.tryVersion(ctx, path))
@@ -132,8 +157,9 @@ func (w *workshop) tryVersion(ctx context.Context, binary string) error {
 	return nil
 }
 
-func (w *workshop) tryDeb(ctx context.Context, file string) error {
-	root, err := newDebRoot(filepath.Join(w.scratch, "root"))
+// tryDeb installs, runs, upgrades and removes a deb, under the system call filter of its unit.
+func (w *workshop) tryDeb(ctx context.Context, file, arch string) error {
+	root, err := newDebRoot(filepath.Join(w.scratch, "root-"+arch))
 	if err != nil {
 		return err
 	}
@@ -161,6 +187,7 @@ func (w *workshop) tryDeb(ctx context.Context, file string) error {
 		root:     root.dir, args: strings.Fields(start[0]), uid: uid, gid: gid,
 		mounts: []mount{bind(root.path("/var/lib/headgate"), "/var/lib/headgate", "rw")},
 	}
+	c.emulate(arch)
 	if err := c.tryLimits(ctx); err != nil {
 		return err
 	}

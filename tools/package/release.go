@@ -139,6 +139,9 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdout = &out
 	err := run(cmd)
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, tail(out.String()))
+	}
 	return out.String(), err
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/sha256"
 	"debug/buildinfo"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -24,7 +25,7 @@ func (r *release) writeSBOM(binary, to string) error {
 	sum := sha256.Sum256(data)
 	root := newSPDXPackage(debug.Module{Path: info.Main.Path, Version: "v" + r.Version})
 	root["licenseDeclared"] = "Apache-2.0"
-	root["checksums"] = []map[string]string{{"algorithm": "SHA256", "checksumValue": fmt.Sprintf("%x", sum)}}
+	root["checksums"] = []map[string]string{{"algorithm": "SHA256", "checksumValue": hex.EncodeToString(sum[:])}}
 	packages := []map[string]any{root, newSPDXPackage(debug.Module{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")})}
 	for _, module := range info.Deps {
 		if module.Replace != nil {
