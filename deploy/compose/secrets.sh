@@ -12,12 +12,15 @@ cd "$dir"
 
 random() { od -An -tx1 -N32 /dev/urandom | tr -d ' \n'; }
 
+# macOS may have only the second command.
+hash() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -d ' ' -f 1; }
+
 # token FILE NAME ROLE writes a token to FILE, and the line with its hash, for the server, to FILEs.
 token() {
 	if [ ! -e "$1" ]; then
 		secret=hgt_$(random)
 		echo "$secret" >"$1"
-		echo "$(printf %s "$secret" | sha256sum | cut -d ' ' -f 1) $2 $3" >"$1s"
+		echo "$(printf %s "$secret" | hash) $2 $3" >"$1s"
 	fi
 }
 
