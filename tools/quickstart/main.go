@@ -190,7 +190,7 @@ func (w *way) try(ctx context.Context, dir string, env []string) error {
 
 // terminal returns a shell that runs the lines and stops at the first error.
 func terminal(ctx context.Context, dir string, env []string, lines string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", lines)
+	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", lines) //nolint:gosec // G702: lines of our own pages
 	cmd.Dir, cmd.Env = dir, env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -38,19 +38,26 @@ func follow(ctx context.Context, page, dir string, env []string) error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	start := func(lines string) (stop func(), err error) {
+	var groups []int // of processes in the background
+	defer func() {
+		for _, group := range groups {
+			_ = syscall.Kill(-group, syscall.SIGTERM) // an error means that nothing runs any more
+		}
+	}()
+	run := func(lines string) error {
 		shell := terminal(ctx, dir, env, lines)
 		shell.Stdout, shell.Stderr = log, log
 		if err := shell.Run(); err != nil {
-			return nil, fmt.Errorf("%w:\n%s\n%s", err, lines, logOf(log))
+			return fmt.Errorf("%w:\n%s\n%s", err, lines, logOf(log))
 		}
-		return func() { _ = syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) }, nil // an error: nothing was left running
+		if strings.Contains(lines+"\n", " &\n") {
+			groups = append(groups, shell.Process.Pid)
+		}
+		return nil
 	}
-	stopRedis, err := start("redis-server --bind 127.0.0.1 --save '' &")
-	if err != nil {
+	if err := run("redis-server --bind 127.0.0.1 --save '' &"); err != nil {
 		return err
 	}
-	defer stopRedis()
 	if err := awaitListening(ctx, redisAddress); err != nil {
 		return fmt.Errorf("%w\n%s", err, logOf(log))
 	}
@@ -59,12 +66,8 @@ func follow(ctx context.Context, page, dir string, env []string) error {
 		case "yaml":
 			err = writeBlock(dir, lines)
 		case "sh":
-			var stop func()
-			if stop, err = start(lines); err == nil {
-				defer stop()
-				if strings.Contains(lines, "headgate serve ") {
-					err = awaitListening(ctx, calledAddresses(blocks[i:])...)
-				}
+			if err = run(lines); err == nil && strings.Contains(lines, "headgate serve ") {
+				err = awaitListening(ctx, calledAddresses(blocks[i:])...)
 			}
 		case "console":
 			_, differences := console.Follow(lines, pagePatience, func(command string) string {
