@@ -255,6 +255,7 @@ $(KUBERNETES): $(CURDIR)/.bin/%-$(KUBERNETES_VERSION):
 
 $(ETCD):
 	@tools/deps.sh tool etcd $(ETCD_VERSION) go.etcd.io/etcd/server/v3
+
 # Takes about three minutes on two cores: only the full form of "make package" needs it.
 $(GORELEASER):
 	@CGO_ENABLED=0 tools/deps.sh tool goreleaser $(GORELEASER_VERSION) github.com/goreleaser/goreleaser/v2

@@ -170,6 +170,7 @@ var runBy = map[string]string{
 	"../../README.md":                                 "TestReadmeRules, and make quickstart",
 	"../../docs/control-plane.md":                     "TestControlPlaneDocs",
 	"../../docs/getting-started.md":                   "TestGettingStarted",
+	"../../docs/kubernetes.md":                        "TestRun and TestManifests in internal/charttest",
 	"../../docs/migrate-from-envoyproxy-ratelimit.md": "TestDocsRun",
 	"../../docs/operations.md":                        "TestOperationsDocs",
 	"../../docs/service.md":                           "TestDocsRun",

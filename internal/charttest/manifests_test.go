@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,7 +58,8 @@ func startsWithAny(s string, prefixes []string) bool {
 	return false
 }
 
-// TestManifests requires that the plain manifests are what the chart renders, that they are valid, and so is the config.
+// TestManifests requires that the plain manifests are what the chart renders, that they are valid, and that the server runs with them and
+// a token that the documentation describes.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	extent(t)
@@ -69,13 +71,24 @@ func TestManifests(t *testing.T) {
 		return
 	}
 	validate(t, filepath.Join(dir, "headgate.yaml"))
+	printed, err := exec.CommandContext(t.Context(), program(t), "token", "create", "gateway", "--role", "caller").Output()
+	testenv.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(printed)), "\n")
+	redis := testenv.Start(t, testenv.Redis)
+	config = strings.ReplaceAll(config, "redis://redis:6379", "redis://"+redis.Addr()+"\n  deadline: 1s")
 	given := map[string]map[string]string{
-		"headgate-caller": {"tokens": tokenLine("caller-token", "gateway caller")},
+		"headgate-caller": {"tokens": lines[len(lines)-1]},
 		"headgate-admin":  {"tokens": tokenLine("admin-token", "ann admin")},
 		"headgate-config": {"config.yaml": config},
 		"headgate-rules":  {"rules.yaml": readText(t, filepath.Join(dir, "rules", "rules.yaml"))},
 	}
-	newPod(t, parse(t, []byte(text)), given).validate()
+	p := newPod(t, parse(t, []byte(text)), given)
+	p.validate()
+	n := p.start(t)
+	n.ready()
+	if got := append(n.authorize(lines[1], 1), n.authorize("other", 1)...); !slices.Equal(got, []int{200, 401}) {
+		t.Errorf("%v with the token, and with another", got)
+	}
 }
 
 // TestKustomize builds the manifests: a change of the config renames its ConfigMap, a change of the rules does not.

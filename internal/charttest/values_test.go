@@ -2,9 +2,12 @@ package charttest
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -192,4 +195,42 @@ func TestSuites(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "Tests:") {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// TestDocumentedValues renders the values that the documentation begins with.
+func TestDocumentedValues(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		for _, page := range []string{filepath.Join(c.dir, "README.md"), filepath.Join(testenv.Repository(t), "docs", "kubernetes.md")} {
+			_, text, _ := strings.Cut(readText(t, page), "```yaml\n# values.yaml\n")
+			text, _, found := strings.Cut(text, "```")
+			if !found {
+				t.Fatalf("%s: no values", page)
+			}
+			file := filepath.Join(t.TempDir(), "values.yaml")
+			testenv.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+			newPod(t, c.render(t, readYAML[values](t, file)), nil).validate()
+		}
+	})
+}
+
+// TestTermination compares the least terminationGracePeriodSeconds, a second more than the server takes, with what the server reports.
+func TestTermination(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		help, err := exec.CommandContext(t.Context(), program(t), "serve", "--help").Output()
+		testenv.NoError(t, err)
+		found := regexp.MustCompile(`within (\d+) seconds`).FindSubmatch(help)
+		if found == nil {
+			t.Fatalf("no time in:\n%s", help)
+		}
+		seconds, err := strconv.Atoi(string(found[1]))
+		testenv.NoError(t, err)
+		if _, err := c.template(t, merge(minimal, values{"preStopSeconds": 10, "terminationGracePeriodSeconds": 10 + seconds + 1})); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.template(t, merge(minimal, values{"preStopSeconds": 10, "terminationGracePeriodSeconds": 10 + seconds})); err == nil {
+			t.Errorf("%d seconds are accepted after preStopSeconds, and the server takes as many", seconds)
+		}
+	})
 }

@@ -107,7 +107,7 @@ tokens: {{ printf "%s %s\n" (sha256sum $token) .rights | b64enc }}
 {{- end }}
 {{- $needed := add .Values.preStopSeconds 13 }}
 {{- if lt (int .Values.terminationGracePeriodSeconds) (int $needed) }}
-{{- fail (printf "terminationGracePeriodSeconds: %d: the server drains for up to 13 seconds after preStopSeconds: set %d or more" (int .Values.terminationGracePeriodSeconds) $needed) }}
+{{- fail (printf "terminationGracePeriodSeconds: %d: the server needs up to 12 seconds to drain after preStopSeconds: set %d or more" (int .Values.terminationGracePeriodSeconds) $needed) }}
 {{- end }}
 {{- if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas) }}
 {{- fail "autoscaling: minReplicas is above maxReplicas" }}
