@@ -65,7 +65,7 @@ Exit codes:
 	server.AddCommand(newConfigValidate(p), newConfigShow(p))
 	root.AddCommand(server, newExplain(p), rules, newServe(p), newVersion(p), newMigrate(p), newToken(p),
 		newOverride(p), newExempt(p), newUsage(p), newReset(p), newGrant(p), newRelease(p), newNodesCommand(p),
-		newTop(p), newDenials(p), newDoctor(p), newStatus(p))
+		newTop(p), newDenials(p), newDoctor(p), newStatus(p), newInit(p))
 	root.AddCommand(newMan(p))
 	root.PersistentFlags().StringVar(&p.output, "output", "human", "output `FORMAT`: human, or json with durations in seconds")
 	root.PersistentPreRunE = p.checkOutput

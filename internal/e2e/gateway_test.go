@@ -80,6 +80,9 @@ func TestGateways(t *testing.T) {
 	for _, g := range gateways() {
 		t.Run(g.name, func(t *testing.T) {
 			testenv.Find(t, g.name)
+			t.Run("init", func(t *testing.T) {
+				exactIn(t, func(t testing.TB) *world { return newWorldOf(t, binary, g.name) }, func(w *world) { testLimits(w, g) })
+			})
 			t.Run("limits", func(t *testing.T) { exact(t, binary, func(w *world) { testLimits(w, g) }) })
 			t.Run("forged headers", func(t *testing.T) {
 				exact(t, binary, func(w *world) { testForgedHeaders(w, g) }, "by: [ip]", "by: [client]")

@@ -25,6 +25,7 @@ const timeout = 20 * time.Second
 type world struct {
 	t         testing.TB
 	binary    string
+	examples  string // directory of the examples
 	app       *application
 	addresses map[string]string // addresses in the examples, and their replacements
 	config    string            // of Headgate
@@ -35,7 +36,7 @@ type world struct {
 // newWorld starts Headgate with the edited config and rules of the example. edits are pairs of old and new text.
 func newWorld(t testing.TB, binary string, edits ...string) *world {
 	t.Helper()
-	w := &world{t: t, binary: binary, app: newApplication(t)}
+	w := &world{t: t, binary: binary, examples: filepath.Join("..", "..", "examples"), app: newApplication(t)}
 	w.addresses = map[string]string{
 		"127.0.0.1:6379": testenv.Start(t, testenv.Redis).Addr(),
 		"127.0.0.1:8080": testenv.FreeAddress(t),
@@ -44,6 +45,21 @@ func newWorld(t testing.TB, binary string, edits ...string) *world {
 		"127.0.0.1:9000": w.app.address,
 	}
 	w.config = filepath.Join(w.render("gateways", edits...), "headgate.yaml")
+	w.start()
+	return w
+}
+
+// newWorldOf starts Headgate with the files that headgate init writes for a gateway.
+func newWorldOf(t testing.TB, binary, kind string) *world {
+	t.Helper()
+	w := newWorld(t, binary)
+	w.headgate.Kill()
+	w.examples = t.TempDir()
+	command := exec.Command(binary, "init", kind, "--dir", filepath.Join(w.examples, kind))
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	w.config = filepath.Join(w.render(kind), "config.yaml")
 	w.start()
 	return w
 }
@@ -57,7 +73,7 @@ func (w *world) start() {
 // render copies an example with replaced addresses and edits, and returns the directory.
 func (w *world) render(example string, edits ...string) (dir string) {
 	w.t.Helper()
-	from := filepath.Join("..", "..", "examples", example)
+	from := filepath.Join(w.examples, example)
 	entries, err := os.ReadDir(from)
 	if err != nil {
 		w.t.Fatal(err)

@@ -94,6 +94,11 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore"},
 	},
 	"deploy/compose/api": {notRoot: true},
+	"examples": {notRoot: true},
+	"examples/library": {
+		code:  []string{"httplimit", "identity", "redisstore", "ruledoc", "storewrap"},
+		tests: []string{"internal/testenv"},
+	},
 	"examples/llm": {
 		code:  []string{"client", "identity", "llmcost", "redisstore", "ruledoc", "storewrap"},
 		tests: []string{"internal/testenv"},
@@ -101,7 +106,7 @@ var architecture = map[string]arrows{
 	"examples/llm/model": {notRoot: true},
 	"cmd/headgate": {
 		code: []string{
-			"cmd/headgate/internal/doctor", "cmd/headgate/internal/envoyconfig", "identity", "internal/redact", "internal/server",
+			"cmd/headgate/internal/doctor", "cmd/headgate/internal/envoyconfig", "examples", "identity", "internal/redact", "internal/server",
 			"internal/server/adminapi", "internal/server/adminclient", "internal/server/config", "internal/server/denials",
 			"internal/server/explain", "internal/server/offenders", "internal/server/rulediff", "internal/server/tracing",
 			"internal/server/wording", "internal/yamldoc", "memstore", "redisstore", "ruledoc",
