@@ -80,7 +80,7 @@ func (r *versionReport) text() string {
 		{"redis format", f.Redis},
 		{"postgres schema", number(f.Postgres)},
 		{"last_good_file", fmt.Sprintf("%d with rules, %d with postgres", f.LastGoodFile.Rules, f.LastGoodFile.Postgres)},
-		{"reservation token", strconv.Itoa(int(f.ReservationToken))},
+		{"reservation token", strconv.Itoa(f.ReservationToken)},
 		{"check API", f.CheckAPI},
 	} {
 		fmt.Fprintf(&b, "  %-18s %s\n", row[0], row[1])

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/testenv"
-	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/ruledoc"
 )
 

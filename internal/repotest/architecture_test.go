@@ -94,7 +94,7 @@ var architecture = map[string]arrows{
 		tests: []string{"memstore"},
 	},
 	"deploy/compose/api": {notRoot: true},
-	"examples": {notRoot: true},
+	"examples":           {notRoot: true},
 	"examples/library": {
 		code:  []string{"httplimit", "identity", "redisstore", "ruledoc", "storewrap"},
 		tests: []string{"internal/testenv"},
