@@ -120,10 +120,11 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	d := startDemo(t)
 	const page, picture = "docs/demo.md", "docs/demo/session.svg"
-	text, session := read(t, page), ""
+	text := read(t, page)
+	var session strings.Builder
 	for _, block := range consoles.FindAllStringSubmatch(text, -1) {
 		printed, differences := console.Follow(block[1], followPatience, d.run)
-		session += printed
+		session.WriteString(printed)
 		if *update {
 			text = strings.Replace(text, block[1], printed, 1)
 		} else if len(differences) > 0 {
@@ -131,7 +132,7 @@ func TestDemo(t *testing.T) {
 		}
 	}
 	root := testenv.Repository(t)
-	if drawn := console.Draw(session); *update {
+	if drawn := console.Draw(session.String()); *update {
 		testenv.NoError(t, os.WriteFile(filepath.Join(root, page), []byte(text), 0o600))
 		testenv.NoError(t, os.WriteFile(filepath.Join(root, picture), []byte(drawn), 0o600))
 	} else if !console.Same(read(t, picture), drawn) {

@@ -53,10 +53,11 @@ func run(ctx context.Context, pages []string) error {
 		if err := os.Mkdir(home, 0o700); err != nil {
 			return err
 		}
-		if err := follow(ctx, page, home, env); err != nil {
+		install, err := follow(ctx, page, home, env)
+		if err != nil {
 			return err
 		}
-		fmt.Printf("ok  %s, all of it, in %.0f s\n", page, time.Since(start).Seconds())
+		fmt.Printf("ok  %s in %.0f s, %.0f s of which are go install\n", page, time.Since(start).Seconds(), install.Seconds())
 	}
 	if len(pages) > 0 {
 		return nil

@@ -23,25 +23,29 @@ const (
 var loopback = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
 // follow does what a page says, from top to bottom: it writes the files, runs the commands and compares what they print. Commands that
-// end with & run until it returns. A Redis, which the pages require, runs for as long.
-func follow(ctx context.Context, page, dir string, env []string) error {
+// end with & run until it returns. A Redis, which the pages require, runs for as long. It returns how long "go install" took.
+func follow(ctx context.Context, page, dir string, env []string) (install time.Duration, err error) {
 	text, err := os.ReadFile(page)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	blocks := block.FindAllStringSubmatch(string(text), -1)
-	if addresses := append(calledAddresses(blocks), redisAddress); anyListens(ctx, addresses) {
-		return fmt.Errorf("one of %v is in use: stop the process that listens on it", addresses)
+	addresses := append(calledAddresses(blocks), redisAddress)
+	if anyListens(ctx, addresses) {
+		return 0, fmt.Errorf("one of %v is in use: stop the process that listens on it", addresses)
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = log.Close() }()
 	var groups []int // of processes in the background
 	defer func() {
 		for _, group := range groups {
 			_ = syscall.Kill(-group, syscall.SIGTERM) // an error means that nothing runs any more
+		}
+		for deadline := time.Now().Add(pagePatience); anyListens(ctx, addresses) && time.Now().Before(deadline); { // the next page may need them
+			time.Sleep(50 * time.Millisecond)
 		}
 	}()
 	run := func(lines string) error {
@@ -56,17 +60,21 @@ func follow(ctx context.Context, page, dir string, env []string) error {
 		return nil
 	}
 	if err := run("redis-server --bind 127.0.0.1 --save '' &"); err != nil {
-		return err
+		return 0, err
 	}
 	if err := awaitListening(ctx, redisAddress); err != nil {
-		return fmt.Errorf("%w\n%s", err, logOf(log))
+		return 0, fmt.Errorf("%w\n%s", err, logOf(log))
 	}
 	for i, b := range blocks {
 		switch kind, lines := b[1], b[2]; kind {
 		case "yaml":
 			err = writeBlock(dir, lines)
 		case "sh":
-			if err = run(lines); err == nil && strings.Contains(lines, "headgate serve ") {
+			start := time.Now()
+			if err = run(lines); strings.HasPrefix(lines, "go install ") {
+				install += time.Since(start)
+			}
+			if err == nil && strings.Contains(lines, "headgate serve ") {
 				err = awaitListening(ctx, calledAddresses(blocks[i:])...)
 			}
 		case "console":
@@ -81,10 +89,10 @@ func follow(ctx context.Context, page, dir string, env []string) error {
 			err = fmt.Errorf("an unexpected block:\n%s", lines)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", page, err)
+			return 0, fmt.Errorf("%s: %w", page, err)
 		}
 	}
-	return nil
+	return install, nil
 }
 
 // writeBlock writes or appends to the file that the first line of a block names.
