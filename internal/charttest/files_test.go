@@ -47,14 +47,20 @@ var ofChart = map[string]bool{
 	"listen.tls.cert_file": true, "listen.tls.key_file": true, "listen.tls.client_ca_file": true,
 	"redis.address": true, "redis.username": true, "redis.password_file": true,
 	"redis.tls.enabled": true, "redis.tls.ca_file": true, "redis.tls.cert_file": true, "redis.tls.key_file": true,
-	"rules": true, "postgres.address": true, "postgres.password_file": true, "last_good_file": true,
+	"store": true, "rules": true, "postgres.address": true, "postgres.password_file": true, "last_good_file": true,
 	"admin.tokens_file": true, "secret_file": true,
 }
 
 // serverConfig returns the keys that the value "config" accepts, with their defaults.
 func serverConfig() values {
 	all := values{}
-	for _, s := range config.Default().Settings() {
+	inMemory := config.Default()
+	inMemory.Store = config.StoreMemory
+	other := inMemory.Settings() // a key that one store does not use has no value there
+	for i, s := range config.Default().Settings() {
+		if s.Value == "" {
+			s = other[i]
+		}
 		if !ofChart[s.Key] {
 			below := values{}
 			nested, keys := below, strings.Split(s.Key, ".")

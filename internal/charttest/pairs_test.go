@@ -35,19 +35,21 @@ func readFactors(t testing.TB) factors {
 	return f
 }
 
-// exposed and secured are the only values that depend on others: an exposed admin API requires TLS.
-func exposed(v values) bool { return at[bool](v, "admin", "expose") }
-
-func secured(v values) bool {
-	return at[string](v, "tls", "existingSecret") != ""
-}
-
-// feasible reports whether two alternatives may occur together.
+// feasible reports whether two alternatives may occur together: an exposed admin API requires TLS, and counters in memory require one pod
+// and no config of Redis.
 func (f *factors) feasible(a, b choice) bool {
 	for _, pair := range [][2]choice{{a, b}, {b, a}} {
 		one, other := f.of(pair[0]), f.of(pair[1])
-		if exposed(one) && f.names[pair[1].factor] == "listen" && !secured(other) {
-			return false
+		exposed, memory := at[bool](one, "admin", "expose"), at[string](one, "store") == "memory"
+		switch f.names[pair[1].factor] {
+		case "listen":
+			if exposed && at[string](other, "tls", "existingSecret") == "" {
+				return false
+			}
+		case "replicas", "config":
+			if memory && len(other) > 0 {
+				return false
+			}
 		}
 	}
 	return true

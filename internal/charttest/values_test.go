@@ -92,6 +92,9 @@ func TestInvalidValues(t *testing.T) {
 			{values{"admin": values{"expose": true}}, "use kubectl port-forward"},
 			{values{"admin": values{"expose": true, "enabled": false}}, "set admin.enabled, too"},
 			{values{"preStopSeconds": 20}, "set 33 or more"},
+			{values{"store": "memory", "replicaCount": 2}, "set replicaCount to 1"},
+			{values{"store": "memory", "replicaCount": 1}, "does not use redis"},
+			{values{"config": values{"memory": values{"max_counters": 5000}}}, "config.memory"},
 			{values{"autoscaling": values{"minReplicas": 11}}, "minReplicas is above maxReplicas"},
 		} {
 			if _, err := c.template(t, merge(minimal, test.values)); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -70,7 +70,18 @@ tokens: {{ printf "%s %s\n" (sha256sum $token) .rights | b64enc }}
 
 {{/* What is wrong with the values in combination. The schema has checked each of them. */}}
 {{- define "headgate.check" -}}
-{{- if not .Values.redis.address }}
+{{- if eq .Values.store "memory" }}
+{{- if or .Values.autoscaling.enabled (ne (int .Values.replicaCount) 1) }}
+{{- fail "store: memory: every pod would have counters of its own: set replicaCount to 1, without autoscaling" }}
+{{- end }}
+{{- range $key := list "redis" "nodes" "local_share" }}
+{{- if or (hasKey $.Values.config $key) (and (eq $key "redis") $.Values.redis.address) }}
+{{- fail (printf "store: memory: does not use %s: remove it" $key) }}
+{{- end }}
+{{- end }}
+{{- else if hasKey .Values.config "memory" }}
+{{- fail "config.memory: the counters are in Redis: remove it, or set store to memory" }}
+{{- else if not .Values.redis.address }}
 {{- fail "redis.address: required: write redis://HOST:6379, rediss://…, sentinel://… or cluster://…; the chart brings no Redis" }}
 {{- end }}
 {{- if and .Values.redis.username (not .Values.redis.existingSecret) }}
@@ -140,7 +151,8 @@ tokens: {{ printf "%s %s\n" (sha256sum $token) .rights | b64enc }}
 {{- end }}
 {{- end }}
 {{- if $tls }}{{ $_ := set $redis "tls" $tls }}{{ end }}
-{{- $config := dict "listen" $listen "redis" $redis "last_good_file" "/var/lib/headgate/last-good" }}
+{{- $config := dict "listen" $listen "last_good_file" "/var/lib/headgate/last-good" }}
+{{- if eq .Values.store "memory" }}{{ $_ := set $config "store" "memory" }}{{ else }}{{ $_ := set $config "redis" $redis }}{{ end }}
 {{- if .Values.postgres.address }}
 {{- $postgres := dict "address" .Values.postgres.address }}
 {{- if .Values.postgres.existingSecret }}{{ $_ := set $postgres "password_file" (printf "%s/postgres/password" $secrets) }}{{ end }}
