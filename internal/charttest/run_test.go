@@ -128,8 +128,10 @@ func TestRun(t *testing.T) {
 		"rules":  values{"files": values{"rules.yaml": values{"rules": []any{values{"id": "by-ip", "by": []any{"ip"}, "limit": "5/hour"}}}}},
 	})
 	p := newPod(t, all, fixtures(t))
+	p.runTest(all, "doctor", "")
 	n := p.start(t)
 	version := n.ready()
+	p.runTest(all, "status", strings.TrimPrefix(n.ops, "http://"))
 
 	token := contents(t, all, "Secret", "demo-headgate-caller", nil)["token"]
 	if status, _ := n.get(n.http + "/v1/authorize"); status != http.StatusUnauthorized {
@@ -168,6 +170,27 @@ func TestRun(t *testing.T) {
 	if n.ready() != version {
 		t.Error("the last good rules are not used")
 	}
+}
+
+// runTest runs a container of "helm test", with the address of a node instead of that of a Service.
+func (p *pod) runTest(all objects, container, address string) {
+	p.t.Helper()
+	for _, c := range at[[]any](all.find("Pod", "-test"), "spec", "containers") {
+		if at[string](c, "name") != container {
+			continue
+		}
+		var args []string
+		for _, arg := range at[[]any](c, "args") {
+			arg := strings.ReplaceAll(arg.(string), "--config=", "--config="+p.root)
+			args = append(args, strings.ReplaceAll(arg, "demo-headgate-headless:8082", address))
+		}
+		out, err := p.headgate(args...).CombinedOutput()
+		if err != nil {
+			p.t.Errorf("%v: %v\n%s", args, err, out)
+		}
+		return
+	}
+	p.t.Errorf("no container %s", container)
 }
 
 // TestSidecar runs the server of the example with a sidecar: on loopback, without a token.

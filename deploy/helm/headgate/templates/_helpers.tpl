@@ -51,9 +51,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{- define "headgate.image" -}}
-{{- $name := .image.repository }}
-{{- if .image.registry }}{{ $name = printf "%s/%s" (trimSuffix "/" .image.registry) $name }}{{ end }}
-{{- if .image.digest }}{{ printf "%s@%s" $name .image.digest }}{{ else }}{{ printf "%s:%s" $name (default .defaultTag .image.tag) }}{{ end }}
+{{- $image := .Values.image }}
+{{- $name := $image.repository }}
+{{- if $image.registry }}{{ $name = printf "%s/%s" (trimSuffix "/" $image.registry) $name }}{{ end }}
+{{- if $image.digest }}{{ printf "%s@%s" $name $image.digest }}{{ else }}{{ printf "%s:%s" $name (default .Chart.AppVersion $image.tag) }}{{ end }}
 {{- end }}
 
 {{/*
