@@ -254,7 +254,7 @@ $(KUBERNETES): $(CURDIR)/.bin/%-$(KUBERNETES_VERSION):
 	@tools/deps.sh copy $* $(KUBERNETES_VERSION) k8s.io/kubernetes ./cmd/$*
 
 $(ETCD):
-	@tools/deps.sh tool etcd $(ETCD_VERSION) go.etcd.io/etcd/server/v3
+	@tools/deps.sh copy etcd $(ETCD_VERSION) go.etcd.io/etcd/server/v3 .
 
 # Takes about three minutes on two cores: only the full form of "make package" needs it.
 $(GORELEASER):

@@ -148,8 +148,8 @@ tool() {
 
 # copy NAME VERSION MODULE PACKAGE
 #
-# Builds the program in a copy of its module. Kubernetes replaces its libraries with directories that are not part of the
-# module; they are published as v0.X.Y for Kubernetes v1.X.Y.
+# Builds the program in a copy of its module. Replacements by directories are not part of it: etcd requires its libraries in the same
+# version anyway; Kubernetes publishes them as v0.X.Y for v1.X.Y, and takes its own version from the linker.
 copy() {
 	local name=$1 version=$2 module=$3 package=$4
 	if [[ ! -x $cache/$name-$version ]]; then
@@ -162,10 +162,14 @@ copy() {
 		(
 			cd "$scratch/module"
 			rm -rf vendor
-			for replaced in $(sed -nE 's|^\t?(replace )?(k8s\.io/[a-z-]+) => \./staging/.*|\2|p' go.mod); do
-				go mod edit -replace "$replaced=$replaced@v0.${version#v1.}"
+			for replaced in $(sed -nE 's|^\t?(replace )?([^ ]+) => \.\.?/.*|\2|p' go.mod); do
+				case $replaced in
+				k8s.io/*) go mod edit -replace "$replaced=$replaced@v0.${version#v1.}" ;;
+				*) go mod edit -dropreplace "$replaced" ;;
+				esac
 			done
-			GOWORK=off GOFLAGS=-mod=mod go build -trimpath -o "$scratch/program" "$package"
+			GOWORK=off GOFLAGS=-mod=mod go build -trimpath -o "$scratch/program" \
+				-ldflags "-X k8s.io/component-base/version.gitVersion=$version" "$package"
 		)
 		mv "$scratch/program" "$cache/$name-$version"
 	fi
