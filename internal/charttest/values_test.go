@@ -219,6 +219,32 @@ func TestDocumentedValues(t *testing.T) {
 	})
 }
 
+// TestDocumentedSidecar requires that what the documentation shows of the example is in the example.
+func TestDocumentedSidecar(t *testing.T) {
+	t.Parallel()
+	root := testenv.Repository(t)
+	example := trimLines(readText(t, filepath.Join(root, "examples", "kubernetes", "sidecar.yaml")))
+	blocks := strings.Split(readText(t, filepath.Join(root, "docs", "kubernetes.md")), "```yaml\n# of examples/kubernetes/sidecar.yaml\n")[1:]
+	for _, block := range blocks {
+		shown, _, _ := strings.Cut(block, "```")
+		if !strings.Contains(example, trimLines(shown)) {
+			t.Errorf("not in the example:\n%s", shown)
+		}
+	}
+	if len(blocks) != 2 {
+		t.Errorf("%d blocks", len(blocks))
+	}
+}
+
+// trimLines returns a text without indentation.
+func trimLines(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.TrimSpace(line) + "\n")
+	}
+	return b.String()
+}
+
 // TestTermination compares the least terminationGracePeriodSeconds, a second more than the server takes, with what the server reports.
 func TestTermination(t *testing.T) {
 	t.Parallel()
