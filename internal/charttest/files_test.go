@@ -204,3 +204,13 @@ func table(t *testing.T, source string) string {
 	}
 	return b.String()
 }
+
+// TestImage compares the user of the pods with that of the image.
+func TestImage(t *testing.T) {
+	t.Parallel()
+	v := readYAML[values](t, filepath.Join(chartDir(t), "values.yaml"))
+	want := fmt.Sprintf("\nUSER %v:%v\n", at[any](v, "podSecurityContext", "runAsUser"), at[any](v, "podSecurityContext", "runAsGroup"))
+	if image := readText(t, filepath.Join(testenv.Repository(t), "deploy", "docker", "Dockerfile")); !strings.Contains(image, want) {
+		t.Errorf("no %q in the Dockerfile", want)
+	}
+}
