@@ -79,7 +79,7 @@ Exit codes:
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.rules, "rules", nil, "`PATH` of a rule file or directory (repeatable)")
 	flags.StringVar(&o.redis, "redis", "", "`ADDRESS` of Redis: redis://host:6379, sentinel://…/master or cluster://…")
-	flags.StringVar(&o.namespace, "namespace", "", "`NAME` of the namespace in Redis, as in the servers' config")
+	flags.StringVar(&o.namespace, "redis-namespace", "", "`NAME` of the namespace in Redis, as in the servers' config")
 	flags.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the servers' secret for hashing subjects (secret_file)")
 	flags.StringVar(&o.passwordFile, "redis-password-file", "", "`FILE` with the Redis password")
 	serverFlags(cmd, &o.server)

@@ -92,7 +92,7 @@ func TestExplainRedis(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	// Another namespace has separate counters.
-	if o := start(t, append(args, "--namespace", "other")...); o.code != 0 || !strings.Contains(o.out, "hg2:other:") {
+	if o := start(t, append(args, "--redis-namespace", "other")...); o.code != 0 || !strings.Contains(o.out, "hg2:other:") {
 		t.Errorf("%+v", o)
 	}
 }

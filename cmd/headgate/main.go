@@ -67,7 +67,7 @@ Exit codes:
 		newOverride(p), newExempt(p), newUsage(p), newReset(p), newGrant(p), newRelease(p), newNodesCommand(p),
 		newTop(p), newDenials(p), newDoctor(p), newStatus(p), newInit(p))
 	root.AddCommand(newMan(p))
-	root.PersistentFlags().StringVar(&p.output, "output", "human", "output `FORMAT`: human, or json with durations in seconds")
+	root.PersistentFlags().StringVarP(&p.output, "output", "o", outputHuman, "output `FORMAT`: human, json or yaml; durations in json and yaml are in seconds")
 	root.PersistentPreRunE = p.checkOutput
 	root.SetFlagErrorFunc(usage)
 	root.CompletionOptions.HiddenDefaultCmd = true

@@ -218,3 +218,25 @@ func TestWriteFails(t *testing.T) {
 		}
 	}
 }
+
+// TestYAML checks that YAML output has the keys of JSON output, in the same order, and that conditions stay readable.
+func TestYAML(t *testing.T) {
+	t.Parallel()
+	o := start(t, "rules", "validate", "testdata/rules.yaml", "-o", "yaml")
+	var keys []string
+	for line := range strings.Lines(o.out) {
+		key, _, _ := strings.Cut(line, ":")
+		keys = append(keys, key)
+	}
+	if want := "version ok files rules overrides exemptions mode rules_version problems warnings"; o.code != 0 || !strings.HasPrefix(strings.Join(keys, " "), want) {
+		t.Errorf("%v, want %s: %+v", keys, want, o)
+	}
+	text, err := yamlText(&versionReport{Headgate: "12e45", Commit: "a: b", Go: "true"})
+	if err != nil || !strings.Contains(text, "headgate: \"12e45\"\n") || !strings.Contains(text, "commit: 'a: b'\n") || !strings.Contains(text, "go: \"true\"\n") {
+		t.Errorf("%v: %s", err, text)
+	}
+	o = start(t, "explain", "--rules", "testdata/rules.yaml", "GET", "/reports/7", "tenant=acme", "-o", "yaml")
+	if !strings.Contains(o.out, "\nlimits:\n") || strings.Contains(o.out, `\u00`) {
+		t.Errorf("%+v", o)
+	}
+}

@@ -109,7 +109,7 @@ added rule login
 	if got := o.reply("n\n", "rules", "apply", rules); got.code != 1 || got.errors != "apply as version 1? [y/N] " {
 		t.Errorf("replied no: %+v", got)
 	}
-	if got := o.reply("y\n", "rules", "apply", rules, "--comment", "the first"); got.code != 0 ||
+	if got := o.reply("y\n", "rules", "apply", rules, "--reason", "the first"); got.code != 0 ||
 		!strings.HasSuffix(got.out, "\napplied as version 1; check the rollout with headgate nodes\n") {
 		t.Errorf("replied yes: %+v", got)
 	}
@@ -118,14 +118,14 @@ added rule login
 
 	more := o.file("more.yaml", "mode: shadow\nrules: [{id: search, by: [tenant], limit: 200/minute}]\n"+
 		"overrides: [{rule: search, subject: {tenant: acme}, limit: 1/minute}]\nexemptions: [{rule: search, user: ann}]\n")
-	r := operateJSON[planReport](o, 0, "rules", "apply", more, "--prune", "--yes", "--comment", "more")
+	r := operateJSON[planReport](o, 0, "rules", "apply", more, "--prune", "--yes", "--reason", "more")
 	if !r.Applied || r.From != 1 || r.To != 2 || len(r.Changes.Entries) != 3 || len(r.Notes) != 2 ||
 		!strings.HasPrefix(r.Notes[0], "1 override in the files ignored: ") {
 		t.Errorf("%+v", r)
 	}
 	o.do(0, "mode: shadow\n\nrules:\n - id: search\n by: [tenant]\n limit: 200/minute\n", "rules", "export")
 	o.do(0, operatedRulesShort(), "rules", "export", "--version", "1")
-	o.do(0, "out.yaml: 1 rule of version 2\n", "rules", "export", "-o", filepath.Join(o.dir, "out.yaml"))
+	o.do(0, "out.yaml: 1 rule of version 2\n", "rules", "export", "--out", filepath.Join(o.dir, "out.yaml"))
 	o.do(0, "no changes from version 2 (1 rule, version XXXXXXXXXXXX) to out.yaml (1 rule, version XXXXXXXXXXXX)\n",
 		"rules", "apply", "--prune", filepath.Join(o.dir, "out.yaml"))
 
@@ -138,7 +138,7 @@ changed mode of all rules
 1 changed, 0 added, 0 removed; 0 looser, 1 tighter, 0 other
 nothing was applied
 `, "rules", "apply", "--mode", "enforce", "--dry-run")
-	back := operateJSON[planReport](o, 0, "rules", "rollback", "1", "--yes", "--comment", "too much")
+	back := operateJSON[planReport](o, 0, "rules", "rollback", "1", "--yes", "--reason", "too much")
 	if !back.Applied || back.To != 3 || len(back.Changes.Entries) != 3 {
 		t.Errorf("%+v", back)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate/headgate"
 )
@@ -31,23 +32,37 @@ type program struct {
 }
 
 func (p *program) checkOutput(cmd *cobra.Command, _ []string) error {
-	if p.output != "human" && p.output != "json" {
-		return usage(cmd, fmt.Errorf("--output %s: must be human or json", p.output))
+	if !slices.Contains(outputFormats, p.output) {
+		return usage(cmd, fmt.Errorf("--output %s: must be human, json or yaml", p.output))
 	}
 	return nil
 }
 
-// report is the result of a command. It is printed as text, or encoded as JSON.
+// The values of --output.
+const (
+	outputHuman = "human"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+)
+
+var outputFormats = []string{outputHuman, outputJSON, outputYAML}
+
+// report is the result of a command. It is printed as text, or encoded as JSON or YAML.
 type report interface{ text() string }
 
 // finish prints a report and returns err, the outcome of the command. If printing fails, it returns that error instead.
 func (p *program) finish(r report, err error) error {
-	text := r.text()
-	if p.output == "json" {
-		var jsonErr error
-		if text, jsonErr = jsonText(r); jsonErr != nil {
-			return jsonErr
-		}
+	text, encodeErr := "", error(nil)
+	switch p.output {
+	case outputJSON:
+		text, encodeErr = jsonText(r)
+	case outputYAML:
+		text, encodeErr = yamlText(r)
+	default:
+		text = r.text()
+	}
+	if encodeErr != nil {
+		return encodeErr
 	}
 	if _, err := io.WriteString(p.out, text); err != nil {
 		return err
@@ -69,6 +84,34 @@ func jsonText(r report) (string, error) {
 	}
 	err := json.Indent(&indented, text, "", "  ")
 	return indented.String(), err
+}
+
+// yamlText encodes the JSON of a report as YAML, with its keys in the same order.
+func yamlText(r report) (string, error) {
+	text, err := jsonText(r)
+	if err != nil {
+		return "", err
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil { // JSON is YAML
+		return "", err
+	}
+	plain(&document)
+	var b strings.Builder
+	encoder := yaml.NewEncoder(&b)
+	encoder.SetIndent(2)
+	err = encoder.Encode(&document)
+	return b.String(), err
+}
+
+// plain removes the quotes and braces of JSON where YAML does not need them.
+func plain(n *yaml.Node) {
+	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode {
+		n.Style = 0
+	}
+	for _, below := range n.Content {
+		plain(below)
+	}
 }
 
 // logf writes a progress message to standard error, separate from the report.

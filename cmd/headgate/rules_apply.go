@@ -38,7 +38,7 @@ Exit codes:
   1  not applied: --dry-run, or not confirmed
   2  error`,
 		Example: `  headgate rules apply rules/ --prune --dry-run --server https://gate:8083 --token-file token
-  headgate rules apply --mode off --yes --comment "all clients get 429" --server https://gate:8083 --token-file token`,
+  headgate rules apply --mode off --yes --reason "all clients get 429" --server https://gate:8083 --token-file token`,
 	}, func(ctx context.Context, c *adminclient.Client, paths []string) (report, error) {
 		wanted := adminapi.RulesChange{Rules: []json.RawMessage{}, Prune: prune, Mode: mode, Comment: o.comment}
 		r := planReport{Notes: []string{}}

@@ -32,7 +32,7 @@ func newExport(p *program) *cobra.Command {
 		Short: "Export a server's rules as a rule file",
 		Long: `Export the rules of a server with PostgreSQL as a rule file. Applying the file with headgate rules apply changes nothing.
 Rules created by tenants, overrides and exemptions are omitted.`,
-		Example: "  headgate rules export -o rules.yaml --server https://gate:8083 --token-file token",
+		Example: "  headgate rules export --out rules.yaml --server https://gate:8083 --token-file token",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, c *adminclient.Client, _ []string) (_ report, err error) {
 		var number int64
@@ -60,7 +60,7 @@ Rules created by tenants, overrides and exemptions are omitted.`,
 		return r, nil
 	})
 	cmd.Flags().StringVar(&version, "version", "", "`VERSION` to export (default: the current version)")
-	cmd.Flags().StringVarP(&file, "out", "o", "", "write to `FILE` (default: standard output)")
+	cmd.Flags().StringVar(&file, "out", "", "write to `FILE` (default: standard output)")
 	return cmd
 }
 

@@ -21,17 +21,17 @@ const fromEnvoy = "envoy-ratelimit"
 func newImport(p *program) *cobra.Command {
 	var from, out string
 	cmd := &cobra.Command{
-		Use:   "import --from envoy-ratelimit [--out DIR] FILE...",
+		Use:   "import --from envoy-ratelimit [--dir DIRECTORY] FILE...",
 		Short: "Convert the config of another rate limiter into rules",
 		Long: `Convert configs of envoyproxy/ratelimit into rules, for a Headgate server that replaces it behind Envoy. The rules are
-printed as one document or, with --out, written to DIR/FILE.yaml for each FILE, with tests in DIR/FILE_test.yaml. Files of
+printed as one document or, with --dir, written to DIR/FILE.yaml for each FILE, with tests in DIR/FILE_test.yaml. Files of
 the same domain are merged. Settings that rules cannot express are reported, each with an alternative.
 
 Exit codes:
   0  everything was converted
   1  some settings were not converted
   2  a file cannot be read or written`,
-		Example: "  headgate rules import --from envoy-ratelimit --out rules config/*.yaml\n" +
+		Example: "  headgate rules import --from envoy-ratelimit --dir rules config/*.yaml\n" +
 			"  headgate rules test rules/*_test.yaml",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
@@ -42,7 +42,7 @@ Exit codes:
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "`KIND` of the config (required): "+fromEnvoy)
-	cmd.Flags().StringVar(&out, "out", "", "`DIR` for rules and tests; existing files are never overwritten")
+	cmd.Flags().StringVar(&out, "dir", "", "`DIRECTORY` for rules and tests; existing files are never overwritten")
 	return cmd
 }
 
@@ -92,7 +92,7 @@ func (p *program) writeImported(imported []envoyconfig.File, files []string, dir
 			return fmt.Errorf("two input files would both be written to %s: rename one of them", f.name)
 		}
 		if _, err := os.Lstat(f.name); err == nil {
-			return fmt.Errorf("%s already exists: move it, or choose another --out", f.name)
+			return fmt.Errorf("%s already exists: move it, or choose another --dir", f.name)
 		}
 		seen[f.name] = true
 	}

@@ -31,7 +31,7 @@ func TestImportOut(t *testing.T) {
 				t.Fatal(err)
 			}
 			rules, tests := filepath.Join(out, name+".yaml"), filepath.Join(out, name+"_test.yaml")
-			o := start(t, "rules", "import", "--from", "envoy-ratelimit", "--out", out, file)
+			o := start(t, "rules", "import", "--from", "envoy-ratelimit", "--dir", out, file)
 			if o.out != rules+"\n"+tests+"\n" || (o.code == 0) != (o.errors == "") || o.code > 1 {
 				t.Fatalf("%+v", o)
 			}
@@ -71,7 +71,7 @@ func TestImportNeverOverwrites(t *testing.T) {
 		{"a.yaml already exists", []string{dir, names[1], names[0]}},
 		{"two input files would both be written to", []string{filepath.Join(dir, "new"), names[1], names[0], names[2]}},
 	} {
-		o := start(t, append([]string{"rules", "import", "--from", "envoy-ratelimit", "--out"}, test.args...)...)
+		o := start(t, append([]string{"rules", "import", "--from", "envoy-ratelimit", "--dir"}, test.args...)...)
 		if o.code != 2 || !strings.Contains(o.errors, test.problem) || o.out != "" {
 			t.Errorf("%v: %+v", test.args, o)
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -35,7 +34,7 @@ type planOptions struct {
 func (o *planOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask for confirmation; required without a terminal")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show the plan and change nothing")
-	cmd.Flags().StringVar(&o.comment, "comment", "", "`TEXT` for the version history")
+	cmd.Flags().StringVar(&o.comment, "reason", "", "`TEXT` for the version history")
 }
 
 // applyPlan prints a plan, asks for confirmation, and applies it.
@@ -43,10 +42,10 @@ func (p *program) applyPlan(
 	ctx context.Context, o *planOptions, r *planReport, apply func() (adminapi.Published, error),
 ) (report, error) {
 	prompt := !o.yes && !o.dryRun && len(r.Changes.Entries) > 0
-	if prompt && p.output == "json" {
-		return nil, &usageError{errors.New("--output json cannot ask for confirmation: use --yes, or --dry-run to see the plan")}
+	if prompt && p.output != outputHuman {
+		return nil, &usageError{fmt.Errorf("--output %s cannot ask for confirmation: use --yes, or --dry-run to see the plan", p.output)}
 	}
-	if p.output != "json" {
+	if p.output == outputHuman {
 		if _, err := io.WriteString(p.out, r.Changes.String()+notesText(r.Notes)); err != nil {
 			return nil, err
 		}

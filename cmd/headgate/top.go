@@ -89,7 +89,7 @@ Exit codes:
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.rule, "rule", "", "show only this `RULE`")
-	flags.DurationVar(&o.window, "window", adminapi.DefaultWindow, "`DURATION` to look back, 1m to 10m")
+	flags.DurationVar(&o.window, "since", adminapi.DefaultWindow, "`DURATION` to look back, 1m to 10m")
 	flags.StringVar(&o.order, "sort", byDenied, "sort `ORDER`: denied, rule or subject for denied subjects; near for subjects near a limit")
 	flags.IntVar(&o.count, "count", offenders.DefaultRows, "show at most `N` subjects")
 	flags.BoolVar(&o.once, "once", false, "print once, even on a terminal")
@@ -101,7 +101,7 @@ func (o *topOptions) check() error {
 	case !slices.Contains([]string{byDenied, byNear, byRule, bySubject}, o.order):
 		return fmt.Errorf("--sort %s: must be denied, near, rule or subject", o.order)
 	case o.window < time.Minute || o.window > offenders.KeptMinutes*time.Minute || o.window%time.Minute != 0:
-		return fmt.Errorf("--window %s: must be whole minutes, 1m to %dm", o.window, offenders.KeptMinutes)
+		return fmt.Errorf("--since %s: must be whole minutes, 1m to %dm", o.window, offenders.KeptMinutes)
 	case o.count < 1 || o.count > offenders.MaxRows:
 		return fmt.Errorf("--count %d: must be 1 to %d", o.count, offenders.MaxRows)
 	}

@@ -34,11 +34,11 @@ type screen struct {
 	colour  bool
 }
 
-// screen returns the terminal, or nil if the input or output is not a terminal or the format is JSON.
+// screen returns the terminal, or nil if the input or output is not a terminal or the format is not human.
 func (p *program) screen() *screen {
 	in, inOK := p.in.(*os.File)
 	out, outOK := p.out.(*os.File)
-	if p.output == "json" || !inOK || !outOK || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) ||
+	if p.output != outputHuman || !inOK || !outOK || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) ||
 		os.Getenv("TERM") == "dumb" {
 		return nil
 	}

@@ -110,7 +110,8 @@ var architecture = map[string]arrows{
 			"internal/server/adminapi", "internal/server/adminclient", "internal/server/config", "internal/server/denials",
 			"internal/server/explain", "internal/server/offenders", "internal/server/rulediff", "internal/server/tracing",
 			"internal/server/wording", "internal/yamldoc", "memstore", "redisstore", "ruledoc",
-			"github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/spf13/cobra", "golang.org/x/term",
+			"github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/spf13/cobra", "go.yaml.in/yaml/v3",
+			"golang.org/x/term",
 		},
 		tests: []string{
 			"client", "internal/console", "internal/redisclient", "internal/server/pgrules", "internal/testenv", "proto/headgate/check/v1",
