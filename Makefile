@@ -52,7 +52,7 @@ MODULES = bench examples/frameworks examples/istio examples/streams tools/packag
 GOTESTARGS = --format pkgname --format-hide-empty-pkg -- -timeout 20m -p 2 -run '$(RUN)'
 GOTEST     = $(GOTESTSUM) $(GOTESTARGS) -shuffle=on
 
-.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack fixture upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check package demo chart chart-files e2e-kube
+.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack fixture upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check package demo chart chart-files e2e-kube site
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -186,6 +186,11 @@ sql: $(SQLC) ## Generate the Go code of internal/server/pgrules/queries.sql
 
 quickstart: ## Do what the README says under "The first 429", and compare; ARGS='docs/two-nodes.md' for what pages say
 	@go run ./tools/quickstart $(ARGS)
+site: ## Build the documentation site of docs/ into site/out; needs npm, and fails on dead links
+	@cd site && npm ci --no-fund --no-audit && npm run build
+
+quickstart: ## Do what the README says under "The first 429", and compare
+	@go run ./tools/quickstart
 
 package: $(if $(SHORT),,$(GORELEASER)) ## Build what a release consists of, install or unpack each artefact, run it, and send it six requests; as root; SHORT=1 for binary, deb and image of amd64
 	@cd tools/package && go run . $(if $(SHORT),-short)
