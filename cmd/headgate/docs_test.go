@@ -171,6 +171,7 @@ var runBy = map[string]string{
 	"../../docs/control-plane.md":                     "TestControlPlaneDocs",
 	"../../docs/getting-started.md":                   "TestGettingStarted",
 	"../../docs/kubernetes.md":                        "TestRun and TestManifests in internal/charttest",
+	"../../docs/install.md":                           "make package",
 	"../../docs/migrate-from-envoyproxy-ratelimit.md": "TestDocsRun",
 	"../../docs/operations.md":                        "TestOperationsDocs",
 	"../../docs/service.md":                           "TestDocsRun",

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/goreleaser/nfpm/v2"
 	"github.com/goreleaser/nfpm/v2/deb"
@@ -109,6 +110,31 @@ func (d *debRoot) unit(key string) ([]string, error) {
 		}
 	}
 	return values, nil
+}
+
+// tryDocs runs the headgate commands of docs/install.md with the files of the package.
+func (d *debRoot) tryDocs(ctx context.Context) error {
+	text, err := os.ReadFile("docs/install.md")
+	if err != nil {
+		return err
+	}
+	commands := 0
+	for line := range strings.Lines(string(text)) {
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), "headgate ")
+		if !ok {
+			continue
+		}
+		commands++
+		cmd := exec.CommandContext(ctx, "/usr/bin/headgate", strings.Fields(command)...)
+		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: d.dir}
+		if err := run(cmd); err != nil {
+			return fmt.Errorf("docs/install.md: %w", err)
+		}
+	}
+	if commands == 0 {
+		return errors.New("docs/install.md has no headgate command")
+	}
+	return nil
 }
 
 // tryUpgrade checks what an operator relies on: a changed config survives an upgrade and a removal, and a purge leaves nothing.

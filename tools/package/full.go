@@ -1,10 +1,12 @@
 package main
 
 import (
+	"archive/tar"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
 // fullTools are the commands that only the full form needs. All but .bin/goreleaser are Debian packages: lintian, buildah,
@@ -138,7 +141,8 @@ func (w *workshop) tryDockerfile(ctx context.Context, binary string) error {
 		return err
 	}
 	stage := filepath.Join(dir, "build")
-	if err := extract(want, filepath.Join(stage, "root-of-image")); err != nil {
+	files := filepath.Join(stage, "root-of-image")
+	if err := errors.Join(extract(want, files), os.RemoveAll(files+"/var"), os.Mkdir(filepath.Join(stage, "state"), 0o755)); err != nil {
 		return err
 	}
 	file := filepath.Join(dir, "Dockerfile")
@@ -166,7 +170,7 @@ func (w *workshop) tryDockerfile(ctx context.Context, binary string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(sameConfig(got, want), tryImage(ctx, got, filepath.Join(dir, "image"), "amd64"))
+	return errors.Join(sameConfig(got, want), sameFiles(got, want), tryImage(ctx, got, filepath.Join(dir, "image"), "amd64"))
 }
 
 // sameConfig compares what a container engine reads of two images.
@@ -183,6 +187,34 @@ func sameConfig(got, want v1.Image) error {
 	}
 	if texts[0] != texts[1] {
 		return fmt.Errorf("deploy/docker/Dockerfile and \"make package\" differ:\n%s\n%s", texts[0], texts[1])
+	}
+	return nil
+}
+
+// sameFiles compares names, owners, modes and sizes.
+func sameFiles(got, want v1.Image) error {
+	var texts [2]string
+	for i, image := range []v1.Image{got, want} {
+		var lines []string
+		stream := mutate.Extract(image)
+		for r := tar.NewReader(stream); ; {
+			h, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			lines = append(lines, fmt.Sprintf("/%s %o %d:%d %d", strings.Trim(h.Name, "/"), h.Mode, h.Uid, h.Gid, h.Size))
+		}
+		slices.Sort(lines)
+		texts[i] = strings.Join(lines, "\n")
+		if err := stream.Close(); err != nil {
+			return err
+		}
+	}
+	if texts[0] != texts[1] {
+		return fmt.Errorf("deploy/docker/Dockerfile and \"make package\" differ:\n%s\n\n%s", texts[0], texts[1])
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -107,9 +108,13 @@ func (w *workshop) fileName(arch string) string {
 	return fmt.Sprintf("%s_%s_%s_%s", w.ProjectName, w.Version, w.Os, arch)
 }
 
+func (w *workshop) imageName() string {
+	return fmt.Sprintf("%s_%s_image.tar", w.ProjectName, w.Version)
+}
+
 // tryImages builds one image of the binaries, by architecture, and tries it for each.
 func (w *workshop) tryImages(ctx context.Context, binaries map[string]string) {
-	file := filepath.Join(dist, fmt.Sprintf("%s_%s_image.tar", w.ProjectName, w.Version))
+	file := filepath.Join(dist, w.imageName())
 	images := map[string]v1.Image{}
 	for _, arch := range slices.Sorted(maps.Keys(binaries)) {
 		w.report.line("image "+arch, file, func() error {
@@ -190,6 +195,11 @@ func (w *workshop) tryDeb(ctx context.Context, file, arch string) error {
 	c.emulate(arch)
 	if err := c.tryLimits(ctx); err != nil {
 		return err
+	}
+	if arch == runtime.GOARCH {
+		if err := root.tryDocs(ctx); err != nil {
+			return err
+		}
 	}
 	return root.tryUpgrade(ctx, file)
 }

@@ -48,7 +48,6 @@ func readRelease(ctx context.Context) (*release, error) {
 	if err != nil {
 		r.Version = "0.0.0-dev.g" + r.FullCommit[:8]
 	}
-	r.Env = map[string]string{versionVariable: r.Version}
 	return r, nil
 }
 
@@ -74,7 +73,7 @@ func (r *release) recipe(arch string) (*recipe, error) {
 		return nil, err
 	}
 	of := *r
-	of.Arch = arch
+	of.Arch, of.Env = arch, map[string]string{versionVariable: r.Version}
 	parsed, err := template.New("").Option("missingkey=error").Parse(string(data))
 	if err != nil {
 		return nil, fmt.Errorf(".goreleaser.yaml: %w", err)
