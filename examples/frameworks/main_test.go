@@ -123,18 +123,47 @@ func TestSpellings(t *testing.T) {
 	})
 }
 
+// TestHijack tests that a hijacked connection has its slot until it ends.
+func TestHijack(t *testing.T) {
+	testenv.Long(t)
+	for _, name := range []string{"chi", "echo", "gin"} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, start(t, name, nil), "127.0.0.2")
+			conn := dial(t, c.address)
+			_, err := io.WriteString(conn, "GET /exports/hijack HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
+			testenv.NoError(t, err)
+			first := make([]byte, len("HTTP/1.1 101"))
+			_, err = io.ReadFull(conn, first)
+			testenv.NoError(t, err)
+			if string(first) != "HTTP/1.1 101" {
+				t.Fatalf("%q", first)
+			}
+			c.expect(429, "0", "GET", "/exports/panic")
+			testenv.NoError(t, conn.Close())
+			eventually(t, "a free slot", func() bool { return status(t, c, "/exports/panic") != 429 })
+		})
+	}
+}
+
 // sendRaw sends bytes from 127.0.0.2 and returns the response.
 func sendRaw(t *testing.T, address, request string) string {
+	t.Helper()
+	conn := dial(t, address)
+	defer conn.Close()
+	_, err := io.WriteString(conn, request)
+	testenv.NoError(t, err)
+	response, _ := io.ReadAll(conn) // what came before an error counts
+	return string(response)
+}
+
+// dial connects from 127.0.0.2.
+func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}, Timeout: timeout}
 	conn, err := dialer.DialContext(t.Context(), "tcp", address)
 	testenv.NoError(t, err)
-	defer conn.Close()
 	testenv.NoError(t, conn.SetDeadline(time.Now().Add(timeout)))
-	_, err = io.WriteString(conn, request)
-	testenv.NoError(t, err)
-	response, _ := io.ReadAll(conn) // what came before an error counts
-	return string(response)
+	return conn
 }
 
 // TestConcurrency tests that a request has its slot until it ends, by a return, a panic or because the client disconnected.

@@ -90,6 +90,7 @@ func start(t *testing.T, name string, export export) string {
 		router := newChi(limit)
 		router.Post("/login", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, login) })
 		router.Get("/exports/long", func(w http.ResponseWriter, r *http.Request) { export(r.Context(), flush(w)) })
+		router.Get("/exports/hijack", hijack)
 		router.Get("/exports/panic", func(http.ResponseWriter, *http.Request) { panic("of the test") })
 		handler = router
 	case "chi route":
@@ -104,6 +105,10 @@ func start(t *testing.T, name string, export export) string {
 			export(c.Request().Context(), flush(c.Response()))
 			return nil
 		})
+		router.GET("/exports/hijack", func(c *echo.Context) error {
+			hijack(c.Response(), c.Request())
+			return nil
+		})
 		router.GET("/exports/panic", func(*echo.Context) error { panic("of the test") })
 		handler = router
 	case "gin":
@@ -111,6 +116,7 @@ func start(t *testing.T, name string, export export) string {
 		router.POST("/login", func(c *gin.Context) { c.String(http.StatusOK, login) })
 		router.GET("/users/:id", func(c *gin.Context) { c.String(http.StatusOK, c.Param("id")) })
 		router.GET("/exports/long", func(c *gin.Context) { export(c.Request.Context(), flush(c.Writer)) })
+		router.GET("/exports/hijack", func(c *gin.Context) { hijack(c.Writer, c.Request) })
 		router.GET("/exports/panic", func(*gin.Context) { panic("of the test") })
 		handler = router
 	case "fiber":
@@ -127,6 +133,22 @@ func start(t *testing.T, name string, export export) string {
 	server.Start()
 	t.Cleanup(server.Close)
 	return server.Listener.Addr().String()
+}
+
+// hijack takes over the connection, returns, and keeps the slot until the client disconnects.
+func hijack(w http.ResponseWriter, r *http.Request) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	done := httplimit.Keep(r)
+	go func() {
+		defer done(headgate.Outcome{Status: http.StatusSwitchingProtocols})
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+	}()
 }
 
 // listen starts a Fiber app and returns its address.
