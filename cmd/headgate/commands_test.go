@@ -68,7 +68,7 @@ func TestHelp(t *testing.T) {
 				}
 			}
 		}
-		if cmd.Runnable() && cmd.Example == "" && !cmd.HasSubCommands() && cmd.Parent().Name() != "completion" && cmd.Name() != "help" {
+		if cmd.Example == "" && cmd.Name() != "completion" && cmd.Name() != "help" && cmd.Parent().Name() != "completion" {
 			t.Errorf("%s has no example", path)
 		}
 	})
@@ -155,6 +155,37 @@ func TestVersionFlag(t *testing.T) {
 		flag, command := start(t, "--version", "--output", format), start(t, "version", "--output", format)
 		if flag != command || flag.code != 0 {
 			t.Errorf("%s: %+v, not %+v", format, flag, command)
+		}
+	}
+}
+
+// TestCompletion checks what shells complete.
+func TestCompletion(t *testing.T) {
+	o := startControlPlane(t)
+	o.do(0, "", "rules", "apply", o.file("rules.yaml", operatedRules), "--yes")
+	t.Setenv(adminclient.ServerVariable, "http://"+o.addressOf("admin"))
+	for words, want := range map[string]string{
+		"init n":                   "nginx",
+		"rules validate -o ":       "human\njson\nyaml",
+		"token create ann --role ": "viewer\neditor\nadmin\nself\ncaller",
+		"serve --log-level ":       "debug\ninfo\nwarn\nerror",
+		"override set se":          "search",
+		"exempt add l":             "login",
+		"grant ":                   "login\nsearch",
+		"top --rule s":             "search",
+		"override set search ":     "",
+	} {
+		args := append([]string{"__complete"}, strings.Split(words, " ")...)
+		if cmd := args[1]; cmd != "init" && cmd != "rules" && cmd != "token" && cmd != "serve" { // before the word that is completed
+			args = slices.Insert(args, len(args)-1, "--token-file", o.args[3])
+			if args[len(args)-4] == "--rule" { // whose value is the word
+				args = append(args[:len(args)-4], "--token-file", o.args[3], "--rule", args[len(args)-1])
+			}
+		}
+		got := start(t, args...)
+		found, _, _ := strings.Cut(got.out, ":4\n")
+		if got.code != 0 || strings.TrimSpace(found) != want {
+			t.Errorf("%s: %q, want %q: %+v", words, found, want, got)
 		}
 	}
 }

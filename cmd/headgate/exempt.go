@@ -29,7 +29,10 @@ type exemptList struct {
 }
 
 func newExempt(p *program) *cobra.Command {
-	cmd := &cobra.Command{Use: "exempt", Short: "Exempt subjects from rules, on a server with PostgreSQL"}
+	cmd := &cobra.Command{
+		Use: "exempt", Short: "Exempt subjects from rules, on a server with PostgreSQL",
+		Example: "  headgate exempt add search-by-key --user ann --expires +3d --server https://gate:8083",
+	}
 	cmd.AddCommand(newExemptAdd(p), newExemptList(p), newRemove(p, "exemption", adminapi.ExemptionsPath))
 	return cmd
 }
@@ -80,14 +83,14 @@ the hash of the key, which headgate explain shows.`,
 	flags.StringVar(values["api_key"], "api-key", "", "API `KEY`, or its hash: sha256:…")
 	flags.StringVar(values["ip_cidr"], "ip-cidr", "", "`NETWORK` in CIDR notation, such as 192.0.2.0/24")
 	flags.StringVar(values["service_account"], "service-account", "", "`NAME` of the service account")
-	flags.StringVar(&expires, "expires", "", "expiry `TIME`: 2026-12-01, 2026-12-01T18:00:00Z, 72h or 14d (default: never)")
+	flags.StringVar(&expires, "expires", "", "expiry `TIME`: "+expiryForms+" (default: never)")
 	flags.StringVar(&x.Reason, "reason", "", "`TEXT` for the audit log")
 	return cmd
 }
 
 func (r *exemptReport) text() string {
 	x := &r.Exemption
-	return fmt.Sprintf("exemption %d: %s exempt from %s; expires: %s\n", x.ID, exemptSubject(x), exemptFrom(x), formatExpiry(x.ExpiresAt))
+	return fmt.Sprintf("exemption %d: %s exempt from %s; expires: %s\n", x.ID, exemptSubject(x), exemptFrom(x), formatLocalExpiry(x.ExpiresAt, time.Local))
 }
 
 func exemptSubject(x *adminapi.Exemption) string { return x.SubjectType + "=" + x.SubjectValue }

@@ -49,29 +49,37 @@ func newRoot(p *program) *cobra.Command {
 		Short: "limit the rate of API requests", // of the manual page; the help shows Long
 		Long: `Headgate limits the rate of API requests.
 
-Run the server, validate and compare rules, and explain why a request is denied.
+Run the server, validate and compare rules, find out what is wrong, and explain why a request is denied.
 
 Exit codes:
   0  success
   1  negative result: problems found, tests failed, rules differ, request denied
   2  error`,
+		Example:       "  headgate serve --dev\n  headgate init nginx\n  headgate doctor --config /etc/headgate/config.yaml",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	rules := &cobra.Command{Use: "rules", Short: "Validate, test and compare rule files; manage the rules of a server"}
+	rules := &cobra.Command{
+		Use: "rules", Short: "Validate, test and compare rule files; manage the rules of a server",
+		Example: "  headgate rules validate rules.yaml\n  headgate rules apply rules.yaml --dry-run --server https://gate:8083",
+	}
 	rules.AddCommand(newValidate(p), newTest(p), newDiff(p), newImport(p), newSchema(p),
 		newApply(p), newExport(p), newHistory(p), newRollback(p))
-	server := &cobra.Command{Use: "config", Short: "Validate and show a server config"}
+	server := &cobra.Command{Use: "config", Short: "Validate and show a server config", Example: "  headgate config validate /etc/headgate/config.yaml"}
 	server.AddCommand(newConfigValidate(p), newConfigShow(p))
-	root.AddCommand(server, newExplain(p), rules, newServe(p), newVersion(p), newMigrate(p), newToken(p),
-		newOverride(p), newExempt(p), newUsage(p), newReset(p), newGrant(p), newRelease(p), newNodesCommand(p),
-		newTop(p), newDenials(p), newDoctor(p), newStatus(p), newInit(p))
+	addGroup(root, "run", "Run", newInit(p), newServe(p), newMigrate(p), newToken(p))
+	addGroup(root, "rules", "Rules and config", rules, server)
+	addGroup(root, "diagnose", "Diagnose", newDoctor(p), newStatus(p), newExplain(p), newTop(p), newDenials(p), newUsage(p), newNodesCommand(p))
+	addGroup(root, "operate", "Operate", newOverride(p), newExempt(p), newReset(p), newGrant(p), newRelease(p))
+	addGroup(root, "other", "Other", newVersion(p))
+	root.SetHelpCommandGroupID("other")
+	root.SetCompletionCommandGroupID("other")
 	root.AddCommand(newMan(p))
 	root.PersistentFlags().StringVarP(&p.output, "output", "o", outputHuman, "output `FORMAT`: human, json or yaml; durations in json and yaml are in seconds")
 	root.PersistentPreRunE = p.checkOutput
 	root.SetFlagErrorFunc(usage)
-	root.CompletionOptions.HiddenDefaultCmd = true
 	applyConventions(root)
+	addCompletions(root)
 	version := root.Flags().Bool("version", false, "print the version, like headgate version")
 	help := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
@@ -81,6 +89,15 @@ Exit codes:
 		return help(cmd, args)
 	}
 	return root
+}
+
+// addGroup adds commands under a heading of the help.
+func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title + ":"})
+	for _, c := range commands {
+		c.GroupID = id
+		root.AddCommand(c)
+	}
 }
 
 // applyConventions makes a command and its subcommands reject unknown commands and report usage errors on one line.

@@ -52,7 +52,8 @@ type report interface{ text() string }
 
 // finish prints a report and returns err, the outcome of the command. If printing fails, it returns that error instead.
 func (p *program) finish(r report, err error) error {
-	text, encodeErr := "", error(nil)
+	var text string
+	var encodeErr error
 	switch p.output {
 	case outputJSON:
 		text, encodeErr = jsonText(r)

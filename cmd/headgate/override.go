@@ -16,7 +16,10 @@ import (
 )
 
 func newOverride(p *program) *cobra.Command {
-	cmd := &cobra.Command{Use: "override", Short: "Override the limits of subjects, on a server with PostgreSQL"}
+	cmd := &cobra.Command{
+		Use: "override", Short: "Override the limits of subjects, on a server with PostgreSQL",
+		Example: "  headgate override set search-by-key tenant=acme 5000/minute --expires +3d --server https://gate:8083",
+	}
 	cmd.AddCommand(newOverrideSet(p), newOverrideList(p), newRemove(p, "override", adminapi.OverridesPath), newOverrideImport(p))
 	return cmd
 }
@@ -85,7 +88,7 @@ the rule has several limits, select one with --limit-name; the others do not cha
 	})
 	flags := cmd.Flags()
 	flags.Int64Var(&burst, "burst", 0, "burst of `N` requests (default: the rule's burst, scaled with the rate)")
-	flags.StringVar(&expires, "expires", "", "expiry `TIME`: 2026-12-01, 2026-12-01T18:00:00Z, 72h or 14d (default: never)")
+	flags.StringVar(&expires, "expires", "", "expiry `TIME`: "+expiryForms+" (default: never)")
 	flags.StringVar(&o.LimitName, "limit-name", "", "`NAME` of the limit, if the rule has several")
 	flags.StringVar(&o.Reason, "reason", "", "`TEXT` for the audit log")
 	return cmd
@@ -97,7 +100,7 @@ func (r *overrideReport) text() string {
 		return "warning: " + strings.Join(r.Notes, "\nwarning: ") + "\n"
 	}
 	return fmt.Sprintf("override %d: %s for %s; expires: %s\n  before  %s\n  after   %s\n", o.ID, qualifiedLimit(o.Rule, o.LimitName),
-		subjectText(o.Subject), formatExpiry(o.ExpiresAt), r.Before.Text, r.After.Text) + notesText(r.Notes)
+		subjectText(o.Subject), formatLocalExpiry(o.ExpiresAt, time.Local), r.Before.Text, r.After.Text) + notesText(r.Notes)
 }
 
 // defaultListed is the number of entries listed without --all. There may be a million overrides.

@@ -76,32 +76,49 @@ func subjectText(subject headgate.Attributes) string {
 
 var days = regexp.MustCompile(`^(\d{1,5})d$`)
 
-// parseExpiry parses an expiry: a time, a day (midnight UTC at its start), or a duration from now. An empty text means no expiry:
-// nil.
+// expiryForms is how an expiry is given on the command line.
+const expiryForms = "+3d, +72h, 2027-01-01, \"2027-01-01 09:00\" (local time) or 2027-01-01T09:00:00Z"
+
+// parseExpiry parses an expiry: a duration from now, with or without a plus, a day or a time in the local zone, or a time with its own
+// zone. An empty text means no expiry: nil.
 func parseExpiry(text string, now time.Time) (*time.Time, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // nil means that it never expires
 	}
-	at, ok := parseTime(text)
+	at, ok := parseLocalTime(text, now.Location())
 	var err error
 	if !ok {
 		var duration time.Duration
-		if n := days.FindStringSubmatch(text); n != nil {
+		distance := strings.TrimPrefix(text, "+")
+		if n := days.FindStringSubmatch(distance); n != nil {
 			count, _ := strconv.Atoi(n[1]) // the pattern allows digits only
 			duration, err = time.Duration(count)*24*time.Hour, nil
 		} else {
-			duration, err = time.ParseDuration(text)
+			duration, err = time.ParseDuration(distance)
 		}
-		at = now.Add(duration).UTC().Truncate(time.Second)
+		at = now.Add(duration).Truncate(time.Second)
 	}
+	at = at.UTC()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("invalid expiry %q: write a day such as 2026-12-01 (00:00 UTC), a time such as "+
-			"2026-12-01T18:00:00Z, or a duration such as 72h or 14d", text)
+		return nil, fmt.Errorf("invalid expiry %q: write %s", text, expiryForms)
 	case !at.After(now):
 		return nil, &expiredError{at}
 	}
 	return &at, nil
+}
+
+// parseLocalTime parses a time in RFC 3339, or a time or day without a zone in the zone given.
+func parseLocalTime(text string, zone *time.Location) (at time.Time, ok bool) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, true
+	}
+	for _, layout := range []string{time.DateOnly, "2006-01-02 15:04", "2006-01-02T15:04", time.DateTime, "2006-01-02T15:04:05"} {
+		if at, err := time.ParseInLocation(layout, text, zone); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // expiredError reports an expiry in the past.
@@ -111,7 +128,7 @@ func (e *expiredError) Error() string {
 	return formatTime(e.at) + " is in the past: use a future time, or omit it to never expire"
 }
 
-// parseTime parses a time in RFC 3339, or a day, which means midnight UTC at its start.
+// parseTime parses a time of a file in RFC 3339, or a day, which means midnight UTC at its start: a file means the same everywhere.
 func parseTime(text string) (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -120,10 +137,22 @@ func parseTime(text string) (time.Time, bool) {
 	return at, err == nil
 }
 
-// formatExpiry formats an expiry for text output.
+// formatExpiry formats an expiry for text output, in UTC.
 func formatExpiry(at *time.Time) string {
 	if at == nil {
 		return "never"
 	}
 	return formatTime(*at)
+}
+
+// formatLocalExpiry formats an expiry that was just set: in UTC, and in the local zone, which it names, if that is another.
+func formatLocalExpiry(at *time.Time, zone *time.Location) string {
+	text := formatExpiry(at)
+	if at == nil {
+		return text
+	}
+	if local := at.In(zone); local.Format("-0700") != "+0000" {
+		text += " (" + local.Format("2006-01-02 15:04:05 MST") + ")"
+	}
+	return text
 }

@@ -49,9 +49,18 @@ func TestParseSubject(t *testing.T) {
 
 func TestParseExpiry(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 11, 15, 12, 0, 0, 5, time.UTC)
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 15, 13, 0, 0, 5, berlin)
 	for text, want := range map[string]string{
-		"2026-12-01":                "2026-12-01T00:00:00Z",
+		"2026-12-01":                "2026-11-30T23:00:00Z",
+		"2027-01-01 09:00":          "2027-01-01T08:00:00Z",
+		"2027-07-01T09:00:30":       "2027-07-01T07:00:30Z",
+		"2027-01-01T09:00:00Z":      "2027-01-01T09:00:00Z",
+		"+3d":                       "2026-11-18T12:00:00Z",
+		"+90m":                      "2026-11-15T13:30:00Z",
 		"2026-11-15T14:00:00+01:00": "2026-11-15T13:00:00Z",
 		"72h":                       "2026-11-18T12:00:00Z",
 		"14d":                       "2026-11-29T12:00:00Z",
@@ -63,9 +72,16 @@ func TestParseExpiry(t *testing.T) {
 	if got, err := parseExpiry("", now); got != nil || err != nil {
 		t.Error(got, err)
 	}
+	at := time.Date(2027, 1, 1, 8, 0, 0, 0, time.UTC)
+	if got := formatLocalExpiry(&at, berlin); got != "2027-01-01T08:00:00Z (2027-01-01 09:00:00 CET)" {
+		t.Error(got)
+	}
+	if got := formatLocalExpiry(&at, time.UTC); got != "2027-01-01T08:00:00Z" || formatLocalExpiry(nil, berlin) != "never" {
+		t.Error(got)
+	}
 	for text, want := range map[string]string{
-		"friday":     `invalid expiry "friday": write a day such as 2026-12-01`,
-		"2026-11-15": "2026-11-15T00:00:00Z is in the past",
+		"friday":     `invalid expiry "friday": write +3d, +72h, 2027-01-01`,
+		"2026-11-15": "2026-11-14T23:00:00Z is in the past",
 		"-1h":        "2026-11-15T11:00:00Z is in the past",
 		"0d":         "2026-11-15T12:00:00Z is in the past",
 	} {

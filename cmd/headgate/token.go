@@ -26,7 +26,7 @@ type tokenReport struct {
 }
 
 func newToken(p *program) *cobra.Command {
-	cmd := &cobra.Command{Use: "token", Short: "Create, list and revoke tokens"}
+	cmd := &cobra.Command{Use: "token", Short: "Create, list and revoke tokens", Example: "  headgate token create gateway --role caller"}
 	var role, tenant, expires string
 	var o adminclient.Options
 	create := &cobra.Command{
@@ -88,7 +88,7 @@ With --tenant, the token is restricted to the data of that tenant.`,
 	}
 	create.Flags().StringVar(&role, "role", string(adminapi.Viewer), "`ROLE` of the token: viewer, editor, admin, self or caller")
 	create.Flags().StringVar(&tenant, "tenant", "", "restrict the token to this `TENANT` (default: all tenants)")
-	create.Flags().StringVar(&expires, "expires", "", "expiry `TIME` of a token in PostgreSQL: 2026-12-01, 72h or 14d (default: never)")
+	create.Flags().StringVar(&expires, "expires", "", "expiry `TIME` of a token in PostgreSQL: "+expiryForms+" (default: never)")
 	serverFlags(create, &o)
 	cmd.AddCommand(create, newTokenList(p), newRemove(p, "token", adminapi.TokensPath))
 	return cmd
