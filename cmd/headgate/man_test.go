@@ -22,7 +22,7 @@ func TestManPages(t *testing.T) {
 	}
 	pages := 0
 	everyCommand(func(cmd *cobra.Command, words []string) {
-		if len(words) > 0 && (!cmd.IsAvailableCommand() || words[0] == "completion") { // completion is hidden, its children are not
+		if len(words) > 0 && !cmd.IsAvailableCommand() {
 			return
 		}
 		name := strings.Join(append([]string{"headgate"}, words...), "-") + ".1"
