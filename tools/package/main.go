@@ -45,11 +45,16 @@ func packageAll(ctx context.Context, short bool) error {
 	if !short {
 		tools = append(tools, fullTools...)
 	}
-	if err := requireTools(tools...); err != nil {
-		return err
-	}
+	err := requireTools(tools...)
 	if os.Geteuid() != 0 {
-		return errors.New("run it as root: runc and dpkg need it")
+		err = errors.Join(err, errors.New("not run as root, which runc and dpkg need"))
+	}
+	if err != nil && short && os.Getenv("CI") == "" { // as tests do without their servers
+		fmt.Println("skipped:", err)
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	scratch, err := os.MkdirTemp("", "headgate-package-")
 	if err != nil {
@@ -170,6 +175,9 @@ func (w *workshop) tryDeb(ctx context.Context, file, arch string) error {
 	}
 	if err := root.dpkg(ctx, "--install", file); err != nil {
 		return err
+	}
+	if _, err := os.Lstat(root.path("/etc/systemd/system/multi-user.target.wants/headgate.service")); err != nil {
+		return fmt.Errorf("not enabled: %w", err)
 	}
 	uid, gid, err := root.user()
 	if err != nil {
