@@ -58,6 +58,7 @@ func typedCommands(block string) []string {
 		if command, ok := strings.CutPrefix(line, "headgate "); ok {
 			command, _, _ = strings.Cut(command, " #")
 			command, _, _ = strings.Cut(command, " > ")
+			command, _, _ = strings.Cut(command, " | ")
 			all = append(all, strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(command), "&")))
 		}
 	}
@@ -169,12 +170,14 @@ func TestCheckCommandLine(t *testing.T) {
 var runBy = map[string]string{
 	"../../README.md":                                 "TestReadmeRules, and make quickstart",
 	"../../docs/control-plane.md":                     "TestControlPlaneDocs",
+	"../../docs/demo.md":                              "TestDemo in bench/demo",
 	"../../docs/getting-started.md":                   "TestGettingStarted",
 	"../../docs/kubernetes.md":                        "TestRun and TestManifests in internal/charttest",
 	"../../docs/install.md":                           "make package",
 	"../../docs/migrate-from-envoyproxy-ratelimit.md": "TestDocsRun",
 	"../../docs/operations.md":                        "TestOperationsDocs",
 	"../../docs/service.md":                           "TestDocsRun",
+	"../../docs/two-nodes.md":                         "TestTwoNodes",
 	"../../examples/control-plane/README.md":          "TestControlPlaneExample",
 }
 

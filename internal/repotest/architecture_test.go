@@ -115,7 +115,7 @@ var architecture = map[string]arrows{
 		},
 		tests: []string{
 			"client", "internal/console", "internal/redisclient", "internal/server/pgrules", "internal/testenv", "proto/headgate/check/v1",
-			"github.com/prometheus/client_golang", "go.uber.org/goleak", "golang.org/x/net", "google.golang.org/grpc",
+			"github.com/prometheus/client_golang", "github.com/spf13/pflag", "go.uber.org/goleak", "golang.org/x/net", "google.golang.org/grpc",
 			"google.golang.org/protobuf",
 		},
 	},
