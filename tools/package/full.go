@@ -141,8 +141,9 @@ func (w *workshop) tryDockerfile(ctx context.Context, binary string) error {
 		return err
 	}
 	stage := filepath.Join(dir, "build")
-	files := filepath.Join(stage, "root-of-image")
-	if err := errors.Join(extract(want, files), os.RemoveAll(files+"/var"), os.Mkdir(filepath.Join(stage, "state"), 0o755)); err != nil {
+	files, state := filepath.Join(stage, "root-of-image"), filepath.Join(stage, "state")
+	err = errors.Join(extract(want, files), os.Mkdir(state, 0o755), os.Rename(files+stateDir, filepath.Join(state, "headgate")))
+	if err != nil {
 		return err
 	}
 	file := filepath.Join(dir, "Dockerfile")
@@ -205,7 +206,7 @@ func sameFiles(got, want v1.Image) error {
 			if err != nil {
 				return err
 			}
-			lines = append(lines, fmt.Sprintf("/%s %o %d:%d %d", strings.Trim(h.Name, "/"), h.Mode, h.Uid, h.Gid, h.Size))
+			lines = append(lines, fmt.Sprintf("/%s %o %d:%d %d", strings.Trim(h.Name, "/"), h.Mode&0o7777, h.Uid, h.Gid, h.Size))
 		}
 		slices.Sort(lines)
 		texts[i] = strings.Join(lines, "\n")
