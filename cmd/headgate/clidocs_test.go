@@ -27,7 +27,7 @@ func TestCLIDocs(t *testing.T) {
 	}
 	want := before + "<!-- generated from the commands: go test ./cmd/headgate -run TestCLIDocs -update -->\n" + commandTables()
 	if *update {
-		if err := os.WriteFile(cliDocs, []byte(want), 0o644); err != nil { //nolint:gosec // documentation
+		if err := os.WriteFile(cliDocs, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if string(text) != want {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"maps"
 	"math"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/term"
 
 	"github.com/headgate/headgate"
 )
@@ -60,7 +63,9 @@ func (p *program) finish(r report, err error) error {
 	case outputYAML:
 		text, encodeErr = yamlText(r)
 	default:
-		text = r.text()
+		if text = r.text(); p.colour() {
+			text = paint(text)
+		}
 	}
 	if encodeErr != nil {
 		return encodeErr
@@ -69,6 +74,35 @@ func (p *program) finish(r report, err error) error {
 		return err
 	}
 	return err
+}
+
+// colour reports whether human output is painted: on terminals, unless NO_COLOR is set.
+func (p *program) colour() bool {
+	out, ok := p.out.(*os.File)
+	return ok && isTerminal(out) && os.Getenv("NO_COLOR") == ""
+}
+
+// isTerminal reports whether a file is a terminal that understands escape sequences.
+func isTerminal(file *os.File) bool {
+	return term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
+}
+
+// verdict matches the first word of a line, or the second if the first is an address, that says how good or bad something is.
+var verdict = regexp.MustCompile(`(?m)^( *(?:[\w.\[\]:-]+:\d+ +)?)(ok|FAIL|INVALID|degraded|draining|not_ready|problem|unreachable|warning)\b`)
+
+// paint colours the verdicts of a text.
+func paint(text string) string {
+	return verdict.ReplaceAllStringFunc(text, func(found string) string {
+		word := strings.TrimLeft(found[strings.LastIndexByte(found, ' ')+1:], " ")
+		code := "31" // red
+		switch word {
+		case "ok":
+			code = "32"
+		case "warning", "degraded", "draining":
+			code = "33"
+		}
+		return strings.TrimSuffix(found, word) + "\x1b[" + code + "m" + word + "\x1b[0m"
+	})
 }
 
 // jsonText encodes a report as indented JSON. It adds jsonVersion unless the report has a version of its own.
@@ -119,6 +153,20 @@ func plain(n *yaml.Node) {
 func (p *program) logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.log, format+"\n", args...) // a lost progress message does not fail the command
 }
+
+// progressf shows the state of long work on one line of the terminal, which the next call replaces. It returns false, and writes nothing,
+// if standard error is not a terminal.
+func (p *program) progressf(format string, args ...any) bool {
+	file, ok := p.log.(*os.File)
+	if !ok || !isTerminal(file) {
+		return false
+	}
+	_, _ = fmt.Fprintf(file, "\r\x1b[K"+format, args...) // as logf
+	return true
+}
+
+// endProgress removes the line of progressf.
+func (p *program) endProgress() { p.progressf("") }
 
 // formatTime formats a time for text output.
 func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -120,6 +120,7 @@ func rulesByName(ctx context.Context, c *adminclient.Client) (map[string]*headga
 func (i *overrideImport) run(ctx context.Context) error {
 	i.started = time.Now()
 	i.lastReport = i.started
+	defer i.p.endProgress()
 	err := i.file.each(ctx, func(line int, o *adminapi.Override) error {
 		if line < i.line {
 			i.r.Before++
@@ -170,8 +171,11 @@ func (i *overrideImport) send(ctx context.Context) error {
 		i.lastReport = now
 		done, rate := i.r.Rows+i.r.Before+i.r.Ended, float64(i.r.Rows)/now.Sub(i.started).Seconds()
 		left := time.Duration(float64(i.file.rows-done) / rate * float64(time.Second)).Round(time.Second)
-		i.p.logf("%s of %s, %s/s, %s remaining", wording.Number(int64(done)), wording.Count(i.file.rows, "row"),
+		state := fmt.Sprintf("%s of %s, %s/s, %s remaining", wording.Number(int64(done)), wording.Count(i.file.rows, "row"),
 			wording.Number(int64(rate)), left)
+		if !i.p.progressf("%s", state) {
+			i.p.logf("%s", state)
+		}
 	}
 	return i.saveProgress()
 }

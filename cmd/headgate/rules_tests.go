@@ -39,9 +39,13 @@ Exit codes:
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {
 			var r testReport
-			for _, file := range files {
+			for i, file := range files {
+				if len(files) > 1 {
+					p.progressf("%d of %d: %s", i+1, len(files), file)
+				}
 				r.run(file)
 			}
+			p.endProgress()
 			if r.Broken > 0 {
 				return p.finish(&r, &exitError{code: 2})
 			}

@@ -38,8 +38,7 @@ type screen struct {
 func (p *program) screen() *screen {
 	in, inOK := p.in.(*os.File)
 	out, outOK := p.out.(*os.File)
-	if p.output != outputHuman || !inOK || !outOK || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) ||
-		os.Getenv("TERM") == "dumb" {
+	if p.output != outputHuman || !inOK || !outOK || !term.IsTerminal(int(in.Fd())) || !isTerminal(out) {
 		return nil
 	}
 	return &screen{in, out, os.Getenv("NO_COLOR") == ""}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"reflect"
@@ -226,5 +227,53 @@ func TestTopOnce(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &r); err != nil || len(r.Denied) != 30 || r.Near[0].Of != 10 ||
 		!strings.HasPrefix(got.out, "{\n  \"version\": 1,\n") {
 		t.Errorf("%v: %+v", err, got)
+	}
+}
+
+// TestColour checks that verdicts are painted on a terminal only, and not with NO_COLOR.
+func TestColour(t *testing.T) {
+	run := func(out io.Writer) {
+		t.Helper()
+		if err := (&program{out: out, log: io.Discard}).run(t.Context(), []string{"rules", "validate", "testdata/rules.yaml"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	painted := openPTY(t)
+	run(painted.slave)
+	eventually(t, "colours", func() bool {
+		text := painted.shown.String()
+		return strings.HasPrefix(text, "\x1b[32mok\x1b[0m: 7 rules") && strings.Contains(text, "\n\x1b[33mwarning\x1b[0m: rule")
+	})
+	var plain strings.Builder
+	run(&plain)
+	t.Setenv("NO_COLOR", "1")
+	without := openPTY(t)
+	run(without.slave)
+	eventually(t, "text", func() bool { return strings.Contains(without.shown.String(), "warning: rule") })
+	if all := plain.String() + without.shown.String(); strings.Contains(all, "\x1b") {
+		t.Errorf("%q", all)
+	}
+	if got := paint("  problem  eviction  a warning\n10.0.0.1:8082  degraded  ok\n"); got != "  \x1b[31mproblem\x1b[0m  eviction  a warning\n10.0.0.1:8082  \x1b[33mdegraded\x1b[0m  ok\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestProgress checks that long work shows one line that is removed at the end, on a terminal only.
+func TestProgress(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	p := openPTY(t)
+	args := []string{"rules", "test", "testdata/rules_test.yaml", "testdata/rules_test.yaml"}
+	if err := (&program{out: io.Discard, log: p.slave}).run(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	const line = "\r\x1b[K"
+	eventually(t, "progress", func() bool {
+		return p.shown.String() == line+"1 of 2: testdata/rules_test.yaml"+line+"2 of 2: testdata/rules_test.yaml"+line
+	})
+	var log strings.Builder
+	if err := (&program{out: io.Discard, log: &log}).run(t.Context(), args); err != nil || log.String() != "" {
+		t.Errorf("%v: %q", err, log.String())
 	}
 }
