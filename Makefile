@@ -186,11 +186,9 @@ sql: $(SQLC) ## Generate the Go code of internal/server/pgrules/queries.sql
 
 quickstart: ## Do what the README says under "The first 429", and compare; ARGS='docs/two-nodes.md' for what pages say
 	@go run ./tools/quickstart $(ARGS)
+
 site: ## Build the documentation site of docs/ into site/out; needs npm, and fails on dead links
 	@cd site && npm ci --no-fund --no-audit && npm run build
-
-quickstart: ## Do what the README says under "The first 429", and compare
-	@go run ./tools/quickstart
 
 package: $(if $(SHORT),,$(GORELEASER)) ## Build what a release consists of, install or unpack each artefact, run it, and send it six requests; as root; SHORT=1 for binary, deb and image of amd64
 	@cd tools/package && go run . $(if $(SHORT),-short)
@@ -206,7 +204,7 @@ check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines
 	}; \
 	step build; \
 	step lint; \
-	step fuzz FUZZTIME=3s; \
+	step fuzz FUZZTIME=1s; \
 	step quickstart; \
 	step chart SHORT=1; \
 	step chaos SHORT=1; \
