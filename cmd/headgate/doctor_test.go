@@ -171,6 +171,7 @@ func TestDoctorPermissions(t *testing.T) {
 // TestDoctorCoversStore checks that doctor tries every command that a store uses.
 func TestDoctorCoversStore(t *testing.T) {
 	t.Parallel()
+	testenv.Long(t)
 	used, tried := testenv.Start(t, testenv.Redis), testenv.Start(t, testenv.Redis)
 	store, err := redisstore.Open("redis://" + used.Addr())
 	if err != nil {
@@ -209,6 +210,26 @@ func TestDoctorCoversStore(t *testing.T) {
 		if has[command] == "" {
 			t.Errorf("doctor does not try %s", command)
 		}
+	}
+}
+
+// TestDoctorNodes compares the nodes that run with the config.
+func TestDoctorNodes(t *testing.T) {
+	t.Parallel()
+	server := testenv.Start(t, testenv.Redis)
+	for range 2 {
+		store, err := redisstore.Open("redis://" + server.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		if err := store.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := expectFinding(t, examineAt(t, 0, "redis://"+server.Addr()), "nodes", doctor.Warning, "2 nodes are running, and nodes in the config is 1")
+	if f.Remedy != "nodes: 2" || !strings.Contains(f.Detail, "1/1 of each limit instead of 1/2") {
+		t.Errorf("%+v", f)
 	}
 }
 

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -18,7 +19,13 @@ const clusterSlots = 16384
 
 // cluster checks that every slot is served and every server is healthy, and returns the shards.
 func (c *redisCheck) cluster(ctx context.Context, client rueidis.Client) []shard {
-	reply, err := client.Do(ctx, client.B().ClusterShards().Build()).ToArray()
+	var reply []rueidis.RedisMessage
+	err := errors.New("no server")
+	for _, one := range client.Nodes() { // some may be down
+		if reply, err = one.Do(ctx, one.B().ClusterShards().Build()).ToArray(); err == nil {
+			break
+		}
+	}
 	if err != nil {
 		remedy := "see the log of Redis"
 		if isPermission(err) {
