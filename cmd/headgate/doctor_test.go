@@ -222,7 +222,7 @@ func TestDoctorNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer store.Close()
+		t.Cleanup(store.Close)
 		if err := store.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
