@@ -45,14 +45,15 @@ func startDemo(t *testing.T) *demo {
 	program := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // G702: this program
 	program.Env = append(os.Environ(), demoVariable+"="+d.env)
 	d.Program = testenv.Spawn(t, program)
-	for deadline := time.Now().Add(patience); !strings.Contains(d.Output(), "Ctrl-C stops everything"); time.Sleep(pause) {
+	const starts = 10 * patience // it compiles Headgate first
+	for deadline := time.Now().Add(starts); !strings.Contains(d.Output(), "Ctrl-C stops everything"); time.Sleep(pause) {
 		select {
 		case <-d.Done():
 			t.Fatalf("the demo ended:\n%s", d.Output())
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not ready within %v:\n%s", patience, d.Output())
+			t.Fatalf("not ready within %v:\n%s", starts, d.Output())
 		}
 	}
 	return d

@@ -89,7 +89,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 func importRules(t *testing.T, binary, dir string, configs map[string]string) string {
 	t.Helper()
 	write(t, dir, configs)
-	command := exec.CommandContext(t.Context(), binary, "rules", "import", "--from", "envoy-ratelimit", "--out", "rules")
+	command := exec.CommandContext(t.Context(), binary, "rules", "import", "--from", "envoy-ratelimit", "--dir", "rules")
 	command.Args = append(command.Args, slices.Sorted(maps.Keys(configs))...)
 	command.Dir = dir
 	var warnings bytes.Buffer

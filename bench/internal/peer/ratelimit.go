@@ -45,7 +45,7 @@ func Headgate(t testing.TB, redis, limits string) *fleet.Node {
 	// The peer has no deadline, so ours is long, for a saturated machine.
 	n := fleet.New(t, program, fmt.Sprintf("redis: {address: \"redis://%s\", deadline: 1s}\nrules: rules", redis),
 		map[string]string{"limits.yaml": limits})
-	command := exec.CommandContext(t.Context(), program, "rules", "import", "--from", "envoy-ratelimit", "--out", "rules", "limits.yaml")
+	command := exec.CommandContext(t.Context(), program, "rules", "import", "--from", "envoy-ratelimit", "--dir", "rules", "limits.yaml")
 	command.Dir = n.Dir
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", command, err, out)
