@@ -43,6 +43,9 @@ Exit codes:
 	})
 }
 
+// silentSeconds is the age of a report from which on a node is shown as not seen. Nodes report every few seconds.
+const silentSeconds = 30
+
 func (r *nodesReport) text() string {
 	rows := [][]string{{"NODE", "VERSION", "LAST SEEN", "STATUS"}}
 	behind := 0
@@ -55,8 +58,10 @@ func (r *nodesReport) text() string {
 			status = "behind"
 		case n.Behind:
 			status = "behind on overrides or exemptions"
+		case n.AgeSeconds > silentSeconds:
+			status = "not seen: stopped, or cannot write to PostgreSQL"
 		}
-		if status != "ok" {
+		if n.Problem != "" || n.Behind {
 			behind++
 		}
 		lastSeen := time.Duration(n.AgeSeconds * float64(time.Second)).Round(time.Second)

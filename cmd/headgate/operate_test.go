@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/server/adminapi"
+	"github.com/headgate/headgate/internal/server/pgrules"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -363,5 +365,24 @@ func TestOperateDatabaseUnavailable(t *testing.T) {
 	}
 	if status := ready(); status != http.StatusOK {
 		t.Error(status)
+	}
+}
+
+// TestNodesText checks what is shown of a node that has stopped reporting: it is not ok, but it is not behind either.
+func TestNodesText(t *testing.T) {
+	t.Parallel()
+	r := nodesReport{RulesVersion: 3, Nodes: []adminapi.Node{
+		{Node: pgrules.Node{Name: "a", Version: 3, AgeSeconds: 2}},
+		{Node: pgrules.Node{Name: "b", Version: 3, AgeSeconds: 196}},
+		{Node: pgrules.Node{Name: "c", Version: 2, AgeSeconds: 196}, Behind: true},
+	}}
+	const want = `rules version 3; 3 nodes, 1 behind
+NODE  VERSION  LAST SEEN  STATUS
+a     3        2s ago     ok
+b     3        3m16s ago  not seen: stopped, or cannot write to PostgreSQL
+c     2        3m16s ago  behind
+`
+	if got := r.text(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

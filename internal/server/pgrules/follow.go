@@ -44,7 +44,7 @@ type FollowOptions struct {
 	Node string
 	// Report receives all events that operators should know about. Calls do not overlap.
 	Report func(ruledoc.Event)
-	// Log receives warnings about single invalid overrides and exemptions.
+	// Log receives warnings about single invalid overrides and exemptions, and about a database that cannot be written.
 	Log *slog.Logger
 }
 
@@ -58,6 +58,7 @@ type Follower struct {
 	at          position // of the state in use
 	rejected    position // of the state that was rejected last
 	rejection   error    // why it was rejected
+	unreported  bool     // whether the last report to the database failed
 	rules       ruleSet
 	version     string // of the rules in use, in readable form
 	problem     string // why the state in use is not that of the database
@@ -248,10 +249,15 @@ func (f *Follower) sync(ctx context.Context, conn *pgx.Conn) error {
 	}
 	reportCtx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	// The error is ignored, since a read-only database is good enough for a node.
-	_ = pgdb.New(conn).ReportNode(reportCtx, pgdb.ReportNodeParams{
+	// An error changes nothing else, since a read-only database is good enough for a node.
+	err = pgdb.New(conn).ReportNode(reportCtx, pgdb.ReportNodeParams{
 		Node: f.o.Node, Version: f.at.Version, Seq: f.at.Seq, Problem: f.problem, StartedAt: f.started,
 	})
+	if err != nil && !f.unreported {
+		f.o.Log.WarnContext(ctx, "cannot write to PostgreSQL: this node follows the rules, but headgate nodes does not show it, and usage is not recorded",
+			"error", f.db.explain(err))
+	}
+	f.unreported = err != nil
 	return nil
 }
 

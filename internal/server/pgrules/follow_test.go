@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/pgrules"
+	"github.com/headgate/headgate/internal/testenv"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/ruledoc"
 )
@@ -22,6 +23,7 @@ type node struct {
 	t        *testing.T
 	limiter  *headgate.Limiter
 	lastGood string
+	log      testenv.Log
 	stop     context.CancelFunc
 	wait     func()
 	checked  func() time.Time
@@ -42,7 +44,7 @@ func newNode(t *testing.T, lastGood string) *node {
 func (n *node) start(db *pgrules.DB) error {
 	ctx, stop := context.WithCancel(n.t.Context())
 	f, err := db.Follow(ctx, pgrules.FollowOptions{
-		Limiter: n.limiter, LastGoodFile: n.lastGood, Node: "node", Log: slog.New(slog.DiscardHandler),
+		Limiter: n.limiter, LastGoodFile: n.lastGood, Node: "node", Log: slog.New(slog.NewTextHandler(&n.log, nil)),
 		Report: func(e ruledoc.Event) {
 			n.mu.Lock()
 			n.events = append(n.events, e)
@@ -153,6 +155,26 @@ func TestFollowAppliesEveryChange(t *testing.T) {
 		nodes, err := db.Nodes(t.Context())
 		return err == nil && len(nodes) == 1 && nodes[0].Version == 4 && nodes[0].Problem == ""
 	})
+}
+
+// A node that may not write follows the rules as before, and says once that it cannot report itself.
+func TestFollowReadOnly(t *testing.T) {
+	t.Parallel()
+	db, server := newDB(t)
+	put(t, db, document("a", "10/minute"))
+	readOnly, err := pgrules.Open(server.URL()+"&default_transaction_read_only=on", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readOnly.Close()
+	n := follow(t, readOnly, "")
+	n.untilLimit("a", "ann", "10/minute")
+	put(t, db, document("a", "20/minute"))
+	n.untilLimit("a", "ann", "20/minute")
+	n.until("a warning", func() bool { return strings.Contains(n.log.String(), "headgate nodes does not show it") })
+	if got := strings.Count(n.log.String(), "cannot write to PostgreSQL"); got != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", got, n.log.String())
+	}
 }
 
 // Nodes reject invalid or harmful rules that were written by hand. The rules in use stay until the tables are corrected.
