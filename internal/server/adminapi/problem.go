@@ -74,6 +74,9 @@ func problemOf(err error) *problem {
 		}
 		return p
 	}
+	if errors.Is(err, pgrules.ErrReadOnly) {
+		return newProblem(http.StatusServiceUnavailable, err.Error())
+	}
 	p = newProblem(http.StatusServiceUnavailable, err.Error()+": try again")
 	p.header = http.Header{"Retry-After": {"5"}}
 	return p

@@ -44,6 +44,8 @@ var (
 	ErrConflict = errors.New("changed by another writer")
 	// ErrRejected means that a change is invalid, harmful or exceeds a quota.
 	ErrRejected = errors.New("rejected")
+	// ErrReadOnly means that the database, or its user's permissions, allow no change.
+	ErrReadOnly = errors.New("read-only")
 )
 
 // DB is the database of the control plane. It is safe for concurrent use.
@@ -181,6 +183,10 @@ func (db *DB) explain(err error) error {
 		return err
 	case errors.As(err, &pgErr) && (pgErr.Code == undefinedTable || pgErr.Code == "42883"): // no such table or function
 		return fmt.Errorf("PostgreSQL at %s: tables not found: run headgate migrate: %w", db.address, err)
+	case errors.As(err, &pgErr) && pgErr.Code == "42501": // insufficient privilege
+		return fmt.Errorf("PostgreSQL at %s is %w for its user: grant it SELECT, INSERT, UPDATE and DELETE on all tables: %w", db.address, ErrReadOnly, err)
+	case errors.As(err, &pgErr) && pgErr.Code == "25006": // read-only transaction
+		return fmt.Errorf("PostgreSQL at %s is %w: use the primary, or set default_transaction_read_only = off: %w", db.address, ErrReadOnly, err)
 	case errors.As(err, &pgErr) && (pgErr.Code == "23514" || pgErr.Code == "P0001" || pgErr.Code[:2] == "22"): // rejected by a constraint or trigger
 		return fmt.Errorf("%w: %s", ErrRejected, pgErr.Message)
 	}

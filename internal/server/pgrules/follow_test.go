@@ -2,6 +2,7 @@ package pgrules_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -167,6 +168,9 @@ func TestFollowReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer readOnly.Close()
+	if _, err := readOnly.SetOverrides(t.Context(), ann, []pgrules.Override{{Rule: "a", Subject: headgate.Attributes{"user": "ann"}, Limit: "1/minute"}}); !errors.Is(err, pgrules.ErrReadOnly) {
+		t.Errorf("a change: %v", err)
+	}
 	n := follow(t, readOnly, "")
 	n.untilLimit("a", "ann", "10/minute")
 	put(t, db, document("a", "20/minute"))
