@@ -27,7 +27,7 @@ func misspell(v values) values {
 }
 
 // free are values whose keys are those of Kubernetes.
-var free = []string{"resources", "podSecurityContext", "securityContext", "updateStrategy", "grafanaDashboard.labels"}
+var free = []string{"resources", "podSecurityContext", "securityContext", "grafanaDashboard.labels"}
 
 func isFree(path string) bool {
 	for _, f := range free {
@@ -94,11 +94,35 @@ func TestInvalidValues(t *testing.T) {
 			{values{"preStopSeconds": 20}, "set 33 or more"},
 			{values{"store": "memory", "replicaCount": 2}, "set replicaCount to 1"},
 			{values{"store": "memory", "replicaCount": 1}, "does not use redis"},
+			{values{"store": "memory", "replicaCount": 1, "updateStrategy": values{"type": "RollingUpdate"}}, "set updateStrategy.type to Recreate"},
+			{values{"updateStrategy": values{"type": "OnDelete"}}, "/updateStrategy/type"},
 			{values{"config": values{"memory": values{"max_counters": 5000}}}, "config.memory"},
 			{values{"autoscaling": values{"minReplicas": 11}}, "minReplicas is above maxReplicas"},
 		} {
 			if _, err := c.template(t, merge(minimal, test.values)); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%.200s: %v, want %q", fmt.Sprint(test.values), err, test.want)
+			}
+		}
+	})
+}
+
+// TestStrategy requires that only a rolling update has rollingUpdate, which the API server rejects elsewhere and schemas do not, and that there are never two
+// pods with counters in memory.
+func TestStrategy(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		inMemory := values{"store": "memory", "replicaCount": 1, "rules": minimal["rules"]}
+		recreate := values{"updateStrategy": values{"type": "Recreate"}}
+		rolling := values{"type": "RollingUpdate", "rollingUpdate": values{"maxUnavailable": uint64(0), "maxSurge": uint64(1)}}
+		for _, test := range []struct{ values, want values }{
+			{minimal, rolling},
+			{merge(minimal, recreate), values{"type": "Recreate"}},
+			{inMemory, values{"type": "Recreate"}},
+			{merge(inMemory, recreate), values{"type": "Recreate"}},
+			{merge(minimal, values{"updateStrategy": nil}), values{"type": "RollingUpdate"}},
+		} {
+			if got := at[values](c.render(t, test.values).find("Deployment", ""), "spec", "strategy"); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%v: strategy %v, want %v", test.values, got, test.want)
 			}
 		}
 	})

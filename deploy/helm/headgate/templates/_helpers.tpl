@@ -69,11 +69,18 @@ token: {{ $token | b64enc }}
 tokens: {{ printf "%s %s\n" (sha256sum $token) .rights | b64enc }}
 {{- end }}
 
+{{- define "headgate.strategy" -}}
+{{- default (ternary "Recreate" "RollingUpdate" (eq .Values.store "memory")) (.Values.updateStrategy).type }}
+{{- end }}
+
 {{/* What is wrong with the values in combination. The schema has checked each of them. */}}
 {{- define "headgate.check" -}}
 {{- if eq .Values.store "memory" }}
 {{- if or .Values.autoscaling.enabled (ne (int .Values.replicaCount) 1) }}
 {{- fail "store: memory: every pod would have counters of its own: set replicaCount to 1, without autoscaling" }}
+{{- end }}
+{{- if ne (include "headgate.strategy" .) "Recreate" }}
+{{- fail "store: memory: a rolling update has two pods, each with counters of its own: set updateStrategy.type to Recreate, or remove it" }}
 {{- end }}
 {{- range $key := list "redis" "nodes" "local_share" }}
 {{- if or (hasKey $.Values.config $key) (and (eq $key "redis") $.Values.redis.address) }}
