@@ -74,6 +74,11 @@ func TestInvalidValues(t *testing.T) {
 			want   string
 		}{
 			{values{"redis": values{"address": "redis:6379"}}, "/redis/address"},
+			{values{"redis": values{"address": "redis://:pa/s@s@redis:6379"}}, "redis.address: a password in it would be in a ConfigMap: set redis.existingSecret"},
+			{values{"redis": values{"address": "cluster://ann:secret@a:6379,b:6379"}}, "set redis.existingSecret"},
+			{values{"redis": values{"address": "redis://ann:secret@${HOST}"}}, "set redis.existingSecret"},
+			{values{"postgres": values{"address": "postgres://ann:secret@db/headgate"}}, "set postgres.existingSecret"},
+			{values{"postgres": values{"address": "postgres://ann@db/headgate?a=b&password=secret"}}, "set postgres.existingSecret"},
 			{values{"rules": values{"files": values{"rules.txt": "rules: []"}}}, "rules.txt"},
 			{values{"callers": values{"auth": "none"}}, "/callers/auth"},
 			{values{"image": values{"digest": "sha256:1"}}, "/image/digest"},
@@ -101,6 +106,23 @@ func TestInvalidValues(t *testing.T) {
 		} {
 			if _, err := c.template(t, merge(minimal, test.values)); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%.200s: %v, want %q", fmt.Sprint(test.values), err, test.want)
+			}
+		}
+	})
+}
+
+// TestAddressWithVariable accepts addresses whose password is a variable, or that have none.
+func TestAddressWithVariable(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		for redis, postgres := range map[string]string{
+			"redis://ann:${PASSWORD}@redis:6379": "postgres://ann:${PASSWORD}@db:5432/headgate?password=${PASSWORD}",
+			"${REDIS_URL}":                       "${POSTGRES_URL}",
+			"redis://ann@redis:6379":             "postgres://ann@db:5432/headgate?application_name=a:b@c",
+		} {
+			v := values{"redis": values{"address": redis}, "postgres": values{"address": postgres}}
+			if _, err := c.template(t, v); err != nil {
+				t.Errorf("%v: %v", v, err)
 			}
 		}
 	})

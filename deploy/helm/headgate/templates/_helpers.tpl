@@ -92,6 +92,13 @@ tokens: {{ printf "%s %s\n" (sha256sum $token) .rights | b64enc }}
 {{- else if not .Values.redis.address }}
 {{- fail "redis.address: required: write redis://HOST:6379, rediss://…, sentinel://… or cluster://…; the chart brings no Redis" }}
 {{- end }}
+{{- $variable := "\\$\\{[^}]*\\}" }}
+{{- if regexMatch "://.*:.+@" (regexReplaceAll $variable .Values.redis.address "") }}
+{{- fail "redis.address: a password in it would be in a ConfigMap: set redis.existingSecret, or write ${NAME} and set NAME in extraEnv" }}
+{{- end }}
+{{- if regexMatch "://[^/?#]*:[^?#]+@|[?&](ssl)?password=[^&]" (regexReplaceAll $variable .Values.postgres.address "") }}
+{{- fail "postgres.address: a password in it would be in a ConfigMap: set postgres.existingSecret, or write ${NAME} and set NAME in extraEnv" }}
+{{- end }}
 {{- if and .Values.redis.username (not .Values.redis.existingSecret) }}
 {{- fail "redis.username: needs a password: set redis.existingSecret" }}
 {{- end }}
