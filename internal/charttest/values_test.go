@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -192,6 +193,45 @@ func TestTestPod(t *testing.T) {
 		}
 		if pods := at[values](all.find("Deployment", ""), "spec", "template", "metadata", "labels"); differ(selector, pods) {
 			t.Errorf("%v does not select %v", selector, pods)
+		}
+	})
+}
+
+// TestNetworkPolicy requires that no callers means none, and that the pod of "helm test" reaches the ops port.
+func TestNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		// peers returns who may connect to a port, and whether a rule has it. A rule without peers is for all.
+		peers := func(all objects, port string) (from []any, open bool) {
+			for _, rule := range at[[]any](all.find("NetworkPolicy", ""), "spec", "ingress") {
+				for _, p := range at[[]any](rule, "ports") {
+					if at[string](p, "port") == port {
+						return at[[]any](rule, "from"), true
+					}
+				}
+			}
+			return nil, false
+		}
+		restricted := merge(minimal, values{"networkPolicy": values{"enabled": true, "metrics": []any{values{"namespaceSelector": values{}}}}})
+		for _, none := range []any{[]any{}, nil} {
+			all := c.render(t, merge(restricted, values{"networkPolicy": values{"callers": none}}))
+			for _, port := range []string{"http", "grpc"} {
+				if from, open := peers(all, port); open {
+					t.Errorf("callers %v: %s is open to %v", none, port, from)
+				}
+			}
+			if _, open := peers(all, "ops"); !open {
+				t.Errorf("callers %v: ops is closed", none)
+			}
+		}
+		all := c.render(t, restricted)
+		labels := at[values](all.find("Pod", "-test"), "metadata", "labels")
+		from, _ := peers(all, "ops")
+		if len(from) != 2 || !slices.ContainsFunc(from, func(peer any) bool {
+			selector := at[values](peer, "podSelector", "matchLabels")
+			return len(selector) > 0 && !differ(selector, labels)
+		}) {
+			t.Errorf("%v do not include the pod of helm test, %v", from, labels)
 		}
 	})
 }
