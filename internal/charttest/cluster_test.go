@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// fakeCluster starts an API server that knows the kinds of the chart and has Secrets with a token, by name, and returns its URL. "make e2e-kube" has a real
+// fakeCluster starts an API server that knows the kinds of the chart and has Secrets, by name, and returns its URL. "make e2e-kube" has a real
 // one, which takes too long to build for every check.
-func fakeCluster(t *testing.T, tokens map[string]string) string {
+func fakeCluster(t *testing.T, secrets map[string]map[string]string) string {
 	t.Helper()
 	mux := http.NewServeMux()
 	reply := func(pattern string, body any) {
@@ -31,13 +31,17 @@ func fakeCluster(t *testing.T, tokens map[string]string) string {
 		groups = append(groups, values{"name": name, "versions": []any{version}, "preferredVersion": version})
 	}
 	reply("GET /apis", values{"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
-	for name, token := range tokens {
+	for name, content := range secrets {
+		data := values{}
+		for key, text := range content {
+			data[key] = base64.StdEncoding.EncodeToString([]byte(text))
+		}
 		reply("GET /api/v1/namespaces/shop/secrets/"+name, values{
 			"apiVersion": "v1", "kind": "Secret", "metadata": values{
 				"name": name, "namespace": "shop", "labels": values{"app.kubernetes.io/managed-by": "Helm"},
 				"annotations": values{"meta.helm.sh/release-name": "demo", "meta.helm.sh/release-namespace": "shop"},
 			},
-			"data": values{"token": base64.StdEncoding.EncodeToString([]byte(token))},
+			"data": data,
 		})
 	}
 	server := httptest.NewServer(mux)

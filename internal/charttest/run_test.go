@@ -212,17 +212,22 @@ func TestSidecar(t *testing.T) {
 	}
 }
 
-// TestGeneratedTokenIsKept upgrades a release in a cluster that has its Secrets.
+// TestGeneratedTokenIsKept upgrades a release in a cluster that has its Secrets. The lines that operators added are kept, and the generated line follows the
+// token.
 func TestGeneratedTokenIsKept(t *testing.T) {
 	t.Parallel()
 	charts(t, func(t *testing.T, c chart) {
-		cluster := fakeCluster(t, map[string]string{"demo-headgate-caller": "hgt_kept", "demo-headgate-admin": "hgt_admin"})
+		added := "# since May\n" + tokenLine("hgt_gateway", "gateway caller") + tokenLine("hgt_other", "generated-2 caller")
+		cluster := fakeCluster(t, map[string]map[string]string{
+			"demo-headgate-caller": {"token": "hgt_kept", "tokens": tokenLine("hgt_earlier", "generated caller") + strings.TrimSpace(added)},
+			"demo-headgate-admin":  {"token": "hgt_admin", "tokens": tokenLine("hgt_admin", "ann editor")},
+		})
 		text, err := c.template(t, minimal, "--dry-run=server", "--disable-openapi-validation", "--kube-apiserver", cluster)
 		testenv.NoError(t, err)
 		all := parse(t, text)
 		for name, want := range map[string]map[string]string{
-			"demo-headgate-caller": {"token": "hgt_kept", "tokens": tokenLine("hgt_kept", "generated caller")},
-			"demo-headgate-admin":  {"token": "hgt_admin", "tokens": tokenLine("hgt_admin", "generated admin")},
+			"demo-headgate-caller": {"token": "hgt_kept", "tokens": tokenLine("hgt_kept", "generated caller") + added},
+			"demo-headgate-admin":  {"token": "hgt_admin", "tokens": tokenLine("hgt_admin", "ann editor")},
 		} {
 			if got := contents(t, all, "Secret", name, nil); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s: %v, want %v", name, got, want)

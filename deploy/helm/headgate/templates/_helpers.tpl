@@ -64,14 +64,21 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/*
 The data of a Secret with a generated token: the token for its owner, and the file with its hash for the server. The token has
-the form of "headgate token create", and that of an earlier release is kept.
+the form of "headgate token create", and that of an earlier release is kept, as are the lines that operators added to the file.
 */}}
 {{- define "headgate.generatedToken" -}}
 {{- $token := randBytes 32 | replace "+" "-" | replace "/" "_" | trimSuffix "=" | printf "hgt_%s" }}
-{{- $earlier := lookup "v1" "Secret" .namespace .name }}
-{{- with ($earlier).data }}{{ with .token }}{{ $token = b64dec . }}{{ end }}{{ end -}}
+{{- $lines := list }}
+{{- with (lookup "v1" "Secret" .namespace .name).data }}
+{{- with .token }}{{ $token = b64dec . }}{{ end }}
+{{- with .tokens }}
+{{- $lines = regexReplaceAll "(?m)^[0-9a-f]{64}[ \\t]+generated([ \\t].*)?$\n?" (b64dec .) "" | trim | list | compact }}
+{{- end }}
+{{- end }}
+{{- $hash := sha256sum $token }}
+{{- if not (contains $hash (join "" $lines)) }}{{ $lines = prepend $lines (printf "%s %s" $hash .rights) }}{{ end -}}
 token: {{ $token | b64enc }}
-tokens: {{ printf "%s %s\n" (sha256sum $token) .rights | b64enc }}
+tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
 {{- end }}
 
 {{- define "headgate.strategy" -}}
