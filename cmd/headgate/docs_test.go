@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/shellwords"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -263,7 +264,7 @@ func TestControlPlaneDocs(t *testing.T) {
 	if !ok {
 		t.Fatal("the commands start no server")
 	}
-	in := "set -e; cd " + shellQuote(dir) + "\n"
+	in := "set -e; cd " + shellwords.Quote(dir) + "\n"
 	if out, code := sh.run(in + before); code != 0 {
 		t.Fatalf("exit %d: %s", code, out)
 	}

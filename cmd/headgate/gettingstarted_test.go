@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/shellwords"
 	"github.com/headgate/headgate/internal/console"
 	"github.com/headgate/headgate/internal/testenv"
 )
@@ -78,7 +79,7 @@ func follow(t *testing.T, sh *shell, dir, text string, replace []string) string 
 		back[i], back[i+1] = back[i+1], back[i]
 	}
 	printed, differences := console.Follow(text, 3*time.Second, func(command string) string {
-		out, _ := sh.run("cd " + shellQuote(dir) + "\n" + strings.NewReplacer(replace...).Replace(command))
+		out, _ := sh.run("cd " + shellwords.Quote(dir) + "\n" + strings.NewReplacer(replace...).Replace(command))
 		return strings.NewReplacer(back...).Replace(out)
 	})
 	if len(differences) > 0 && !*update {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/shellwords"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -40,7 +41,7 @@ func TestTwoNodes(t *testing.T) {
 				replace = append(replace, "127.0.0.1:"+port, node.addressOf("http"))
 			}
 		case kind == "sh":
-			if out, code := sh.run("set -e; cd " + shellQuote(dir) + "\n" + text); code != 0 {
+			if out, code := sh.run("set -e; cd " + shellwords.Quote(dir) + "\n" + text); code != 0 {
 				t.Fatalf("%s\nexit %d: %s", text, code, out)
 			}
 		case kind == "console":

@@ -113,6 +113,22 @@ func TestFiles(t *testing.T) {
 	expect(t, CheckFiles(conf, file("config", 0o644), now), "config", Warning, "read by every user")
 	conf.LastGoodFile = filepath.Join(dir, "missing", "rules.json")
 	expect(t, CheckFiles(conf, "", now), "last_good_file", Warning, "not writable")
+	testenv.NoError(t, os.Chmod(dir, 0o700)) //nolint:gosec // a directory
+	rule := file("other rules.yaml", 0o646)
+	conf.LastGoodFile, conf.Identity.JWT.KeyFile, conf.AdminJWT.KeyFile = file("last", 0o666), file("keys", 0o666), file("admins", 0o666)
+	for check, path := range map[string]string{"rules": rule, "last_good_file": conf.LastGoodFile, "identity.jwt.key_file": conf.Identity.JWT.KeyFile, "admin.jwt.key_file": conf.AdminJWT.KeyFile} {
+		expect(t, CheckFiles(conf, "", now), check, Problem, path+" (mode 06")
+	}
+	expect(t, CheckFiles(conf, "", now), "rules", Problem, "chmod o-w '"+rule+"'")
+	conf.Rules = nil
+	testenv.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // what the check is about
+	expect(t, CheckFiles(conf, "", now), "last_good_file", Problem, dir+" (mode 0777)")
+	testenv.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky)) // as /tmp
+	for _, f := range CheckFiles(conf, "", now) {
+		if strings.HasPrefix(f.Detail, dir+" ") {
+			t.Errorf("%+v", f)
+		}
+	}
 	for _, f := range CheckFiles(conf, "", now) {
 		if strings.Contains(f.Detail+f.Remedy, "hunter2") {
 			t.Errorf("%+v shows the password", f)

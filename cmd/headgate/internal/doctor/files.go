@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/shellwords"
 	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/server/wording"
 )
 
 const (
@@ -21,75 +23,107 @@ const (
 
 // CheckFiles examines who may read secrets and who may change rules and tokens, and when certificates expire.
 func CheckFiles(c *config.Config, configFile string, now time.Time) []Finding {
-	var all []Finding
-	add := func(check string, status Status, detail, remedy string) {
-		all = append(all, Finding{Section: SectionFiles, Check: check, Status: status, Detail: detail, Remedy: remedy})
-	}
-	mode := func(file string) fs.FileMode {
-		info, err := os.Stat(file)
-		if file == "" || err != nil { // a missing file is a problem of the config or the rules
-			return 0
-		}
-		if info.IsDir() && info.Mode()&fs.ModeSticky != 0 {
-			return info.Mode().Perm() &^ othersWrite
-		}
-		return info.Mode().Perm()
-	}
-	checked := 0
-	secret := func(key, file string) {
-		if file == "" {
-			return
-		}
-		checked++
-		switch m := mode(file); {
-		case m&othersWrite != 0:
-			add(key, Problem, fmt.Sprintf("%s (mode %#o) can be changed by every user of this host", file, m), "chmod o-rwx "+file)
-		case m&othersRead != 0:
-			add(key, Warning, fmt.Sprintf("%s (mode %#o) can be read by every user of this host", file, m), "chmod o-rwx "+file)
-		}
-	}
-	secret("redis.password_file", c.Redis.PasswordFile)
-	secret("redis.tls.key_file", c.Redis.TLS.KeyFile)
-	secret("postgres.password_file", c.Postgres.PasswordFile)
-	secret("listen.tls.key_file", c.Listen.TLS.KeyFile)
-	secret("identity.jwt.secret_file", c.Identity.JWTSecretFile)
-	secret("secret_file", c.SecretFile)
+	f := &fileCheck{}
+	f.secret("redis.password_file", c.Redis.PasswordFile)
+	f.secret("redis.tls.key_file", c.Redis.TLS.KeyFile)
+	f.secret("postgres.password_file", c.Postgres.PasswordFile)
+	f.secret("listen.tls.key_file", c.Listen.TLS.KeyFile)
+	f.secret("identity.jwt.secret_file", c.Identity.JWTSecretFile)
+	f.secret("secret_file", c.SecretFile)
 	if redact.HasPassword(c.Redis.Address) || redact.HasPassword(c.Postgres.Address) {
-		secret("config", configFile)
+		f.secret("config", configFile)
 	}
-	// Hashes of tokens and rules may be read, but those who change them are operators.
-	changed := [][2]string{{"config", configFile}, {"admin.tokens_file", c.AdminTokensFile}, {"listen.tokens_file", c.Callers.TokensFile}}
+	const lift = "who could lift any limit"
+	f.trusted("config", configFile, lift)
+	f.trusted("admin.tokens_file", c.AdminTokensFile, lift)
+	f.trusted("listen.tokens_file", c.Callers.TokensFile, lift)
+	f.trusted("admin.jwt.key_file", c.AdminJWT.KeyFile, lift)
+	f.trusted("identity.jwt.key_file", c.Identity.JWT.KeyFile, "who could pass as any client")
 	for _, path := range c.Rules {
-		changed = append(changed, [2]string{"rules", path})
-	}
-	for _, pair := range changed {
-		if pair[1] == "" {
-			continue
-		}
-		checked++
-		if m := mode(pair[1]); m&othersWrite != 0 {
-			add(pair[0], Problem, fmt.Sprintf("%s (mode %#o) can be changed by every user of this host, who could lift any limit", pair[1], m), "chmod o-w "+pair[1])
-		}
+		f.trusted("rules", path, lift)
+		f.inDirectory("rules", path, lift)
 	}
 	if c.Listen.TLS.CertFile != "" {
-		checked++
+		f.checked++
 		if status, detail := certificate(&c.Listen.TLS, now); status != OK {
-			add("listen.tls.cert_file", status, detail, "replace the file; new connections use it at once")
+			f.add("listen.tls.cert_file", status, detail, "replace the file; new connections use it at once")
 		}
 	}
 	switch {
 	case c.LastGoodFile != "":
-		checked++
-		if dir := filepath.Dir(c.LastGoodFile); !writable(dir) {
-			add("last_good_file", Warning, dir+" is not writable for this user: if the server runs as this user, the last valid rules are not saved", "chown it to the user of the server")
+		const start = "who could replace the rules of the next start"
+		dir := filepath.Dir(c.LastGoodFile)
+		f.trusted("last_good_file", dir, start)
+		f.trusted("last_good_file", c.LastGoodFile, start)
+		if !writable(dir) {
+			f.add("last_good_file", Warning, dir+" is not writable for this user: if the server runs as this user, the last valid rules are not saved", "chown it to the user of the server")
 		}
 	case c.Postgres.Address != "":
-		add("last_good_file", Warning, "not set: a node that starts while PostgreSQL is unavailable has no rules", "last_good_file: /var/lib/headgate/last-good.json")
+		f.add("last_good_file", Warning, "not set: a node that starts while PostgreSQL is unavailable has no rules", "last_good_file: /var/lib/headgate/last-good.json")
 	}
-	if len(all) == 0 && checked > 0 {
-		add("permissions", OK, "secrets are readable, and rules and tokens writable, for their owner and group only", "")
+	if len(f.findings) == 0 && f.checked > 0 {
+		f.add("permissions", OK, "secrets are readable, and rules and tokens writable, for their owner and group only", "")
 	}
-	return all
+	return f.findings
+}
+
+// fileCheck is one examination of files.
+type fileCheck struct {
+	findings []Finding
+	checked  int
+}
+
+func (f *fileCheck) add(check string, status Status, detail, remedy string) {
+	f.findings = append(f.findings, Finding{Section: SectionFiles, Check: check, Status: status, Detail: detail, Remedy: remedy})
+}
+
+// secret checks that other users can neither read nor change a file.
+func (f *fileCheck) secret(key, file string) {
+	if file == "" {
+		return
+	}
+	f.checked++
+	switch m := modeOf(file); {
+	case m&othersWrite != 0:
+		f.add(key, Problem, fmt.Sprintf("%s (mode %#o) can be changed by every user of this host", file, m), shellwords.Command("chmod", "o-rwx", file))
+	case m&othersRead != 0:
+		f.add(key, Warning, fmt.Sprintf("%s (mode %#o) can be read by every user of this host", file, m), shellwords.Command("chmod", "o-rwx", file))
+	}
+}
+
+// trusted checks that other users cannot change a file or directory, which they may read.
+func (f *fileCheck) trusted(key, file, risk string) {
+	if file == "" {
+		return
+	}
+	f.checked++
+	if m := modeOf(file); m&othersWrite != 0 {
+		f.add(key, Problem, fmt.Sprintf("%s (mode %#o) can be changed by every user of this host, %s", file, m, risk), shellwords.Command("chmod", "o-w", file))
+	}
+}
+
+// inDirectory checks the files of a directory. Hidden ones are not rules.
+func (f *fileCheck) inDirectory(key, dir, risk string) {
+	entries, _ := os.ReadDir(dir) // none if it is a file; examineRules reports one that cannot be read
+	for _, entry := range entries {
+		file := filepath.Join(dir, entry.Name())
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && entry.Name()[0] != '.' {
+			f.trusted(key, file, risk)
+		}
+	}
+}
+
+// modeOf returns the permissions of a file or directory, without the right to write where that right does not let other users change
+// it: in a sticky directory, and on a mount that is read-only, such as a ConfigMap with its directories of mode 0777.
+func modeOf(file string) fs.FileMode {
+	info, err := os.Stat(file)
+	if err != nil { // a missing file is a problem of the config or the rules
+		return 0
+	}
+	if info.IsDir() && info.Mode()&fs.ModeSticky != 0 || readOnly(file) {
+		return info.Mode().Perm() &^ othersWrite
+	}
+	return info.Mode().Perm()
 }
 
 // certificate returns whether the certificate of the listeners is about to expire.
@@ -103,7 +137,7 @@ func certificate(t *config.ListenTLS, now time.Time) (Status, string) {
 	case left <= 0:
 		return Problem, t.CertFile + " expired at " + end.UTC().Format(time.RFC3339) + ": callers reject the connection"
 	case left < certificateWarning:
-		return Warning, fmt.Sprintf("%s expires in %d days, at %s", t.CertFile, int(left.Hours()/24), end.UTC().Format(time.RFC3339))
+		return Warning, fmt.Sprintf("%s expires in %s, at %s", t.CertFile, wording.Count(int(left.Hours()/24), "day"), end.UTC().Format(time.RFC3339))
 	}
 	return OK, ""
 }
