@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -87,11 +88,17 @@ func (c chart) run(t testing.TB, args ...string) ([]byte, error) {
 // template returns what the chart renders for the release "demo" in the namespace "shop".
 func (c chart) template(t testing.TB, v values, args ...string) ([]byte, error) {
 	t.Helper()
+	return c.templateAs(t, "demo", "shop", v, args...)
+}
+
+// templateAs returns what the chart renders for a release in a namespace.
+func (c chart) templateAs(t testing.TB, release, namespace string, v values, args ...string) ([]byte, error) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	text, err := yaml.Marshal(v)
 	testenv.NoError(t, err)
 	testenv.NoError(t, os.WriteFile(file, text, 0o600))
-	return c.run(t, append([]string{"template", "demo", c.dir, "--namespace", "shop", "--kube-version", kubeVersion, "--values", file}, args...)...)
+	return c.run(t, append([]string{"template", release, c.dir, "--namespace", namespace, "--kube-version", kubeVersion, "--values", file}, args...)...)
 }
 
 // render returns the objects that the chart renders.
@@ -111,9 +118,11 @@ func parse(t testing.TB, text []byte) (all objects) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var o values
-		if decoder.Decode(&o) != nil {
+		err := decoder.Decode(&o)
+		if errors.Is(err, io.EOF) {
 			break
 		}
+		testenv.NoError(t, err)
 		if len(o) > 0 {
 			all = append(all, o)
 		}

@@ -21,7 +21,7 @@ var manifestValues = values{
 
 // ofHelm begin lines that are for Helm only, or that kustomize does better: it renames a ConfigMap to restart pods.
 var ofHelm = []string{
-	"helm.sh/chart:", "app.kubernetes.io/managed-by:", "namespace: shop", "# Source:", "annotations:",
+	"helm.sh/chart:", "app.kubernetes.io/managed-by:", `namespace: "shop"`, "# Source:", "annotations:",
 	"# The config is read at the start only.", "checksum/config:",
 }
 

@@ -236,6 +236,98 @@ func TestNetworkPolicy(t *testing.T) {
 	})
 }
 
+// TestNamesAreText renders names that YAML reads as numbers and others, unless they are quoted.
+func TestNamesAreText(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		secret := values{"existingSecret": "0123"}
+		v := merge(minimal, values{
+			"fullnameOverride": "true", "nameOverride": "7", "priorityClassName": "null", "serviceAccount": values{"name": "1"},
+			"callers": secret, "admin": secret, "tls": secret, "secret": secret, "redis": secret, "commonLabels": values{"a": "1"}, "podLabels": values{"b": "no"},
+			"image": values{"pullSecrets": []any{values{"name": "2"}}}, "rules": values{"files": nil, "existingConfigMap": "1.5"},
+			"networkPolicy": values{"enabled": true, "metrics": []any{values{"podSelector": values{}}}},
+			"autoscaling":   values{"enabled": true}, "serviceMonitor": values{"enabled": true}, "prometheusRule": values{"enabled": true}, "grafanaDashboard": values{"enabled": true},
+		})
+		text, err := c.templateAs(t, "123", "456", v)
+		testenv.NoError(t, err)
+		for _, o := range parse(t, text) {
+			expectText(t, at[string](o, "kind"), o)
+		}
+	})
+}
+
+// expectText requires that names, labels and annotations below v are text.
+func expectText(t *testing.T, path string, v any) {
+	t.Helper()
+	switch v := v.(type) {
+	case values:
+		for key, below := range v {
+			name := path + "." + key
+			switch key {
+			case "name", "namespace", "secretName", "serviceAccountName", "priorityClassName":
+				if _, ok := below.(string); !ok {
+					t.Errorf("%s: %v is not text", name, below)
+				}
+			case "labels", "matchLabels", "selector", "annotations":
+				for key, value := range at[values](below) {
+					if _, ok := value.(string); !ok && key != "matchLabels" {
+						t.Errorf("%s.%s: %v is not text", name, key, value)
+					}
+				}
+			}
+			expectText(t, name, below)
+		}
+	case []any:
+		for _, below := range v {
+			expectText(t, path, below)
+		}
+	}
+}
+
+// TestLabelsOfTheChart requires that further labels do not replace those that Services select.
+func TestLabelsOfTheChart(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		labels := values{"app.kubernetes.io/name": "x", "app.kubernetes.io/instance": "x", "app.kubernetes.io/component": "x", "helm.sh/chart": "x", "team": "edge"}
+		more := values{"enabled": true, "labels": labels}
+		all := c.render(t, merge(minimal, values{
+			"commonLabels": labels, "podLabels": labels, "podAnnotations": values{"checksum/config": "x"}, "serviceMonitor": more, "prometheusRule": more, "grafanaDashboard": more,
+		}))
+		service, pod := all.find("Service", "-headless"), at[values](all.find("Deployment", ""), "spec", "template")
+		selector := at[values](service, "spec", "selector")
+		if selector["app.kubernetes.io/instance"] != "demo" || differ(selector, at[values](pod, "metadata", "labels")) {
+			t.Errorf("%v does not select %v", selector, at[values](pod, "metadata", "labels"))
+		}
+		if scraped := at[values](all.find("ServiceMonitor", ""), "spec", "selector", "matchLabels"); differ(scraped, at[values](service, "metadata", "labels")) {
+			t.Errorf("%v does not select %v", scraped, service)
+		}
+		if !differ(selector, at[values](all.find("Pod", "-test"), "metadata", "labels")) {
+			t.Errorf("%v selects the pod of helm test", selector)
+		}
+		if at[string](pod, "metadata", "annotations", "checksum/config") == "x" {
+			t.Error("podAnnotations replace the checksum of the config")
+		}
+		for _, o := range all {
+			if at[string](o, "metadata", "labels", "team") != "edge" {
+				t.Errorf("%v %v has no common label", o["kind"], at[string](o, "metadata", "name"))
+			}
+		}
+	})
+}
+
+// TestNoProbe removes probes.
+func TestNoProbe(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
+			spec := at[values](c.render(t, merge(minimal, values{probe: nil})).find("Deployment", ""), "spec", "template", "spec")
+			if container := at[[]any](spec, "containers")[0].(values); container[probe] != nil {
+				t.Errorf("%s: %v", probe, container[probe])
+			}
+		}
+	})
+}
+
 // differ reports whether a selector does not match labels.
 func differ(selector, labels values) bool {
 	for key, value := range selector {

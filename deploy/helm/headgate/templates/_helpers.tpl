@@ -29,30 +29,28 @@
 {{- default (printf "%s-rules" (include "headgate.fullname" .)) .Values.rules.existingConfigMap }}
 {{- end }}
 
-{{/* Labels. Selectors must not change over the life of a release. */}}
+{{/* Labels that select the pods of a release. They must not change over its life. */}}
 {{- define "headgate.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "headgate.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{- dict "app.kubernetes.io/name" (include "headgate.name" .) "app.kubernetes.io/instance" .Release.Name | toYaml }}
 {{- end }}
 
 {{- define "headgate.testLabels" -}}
-app.kubernetes.io/name: {{ include "headgate.name" . }}-test
-app.kubernetes.io/instance: {{ .Release.Name }}
-{{- end }}
-
-{{- define "headgate.commonLabels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/part-of: headgate
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- dict "app.kubernetes.io/name" (printf "%s-test" (include "headgate.name" .)) "app.kubernetes.io/instance" .Release.Name | toYaml }}
 {{- end }}
 
 {{- define "headgate.labels" -}}
-{{ include "headgate.selectorLabels" . }}
-{{ include "headgate.commonLabels" . }}
+{{- include "headgate.labelsWith" (dict "root" . "own" (include "headgate.selectorLabels" . | fromYaml)) }}
+{{- end }}
+
+{{/* Labels of an object: its own, those of the chart, more that values add, and commonLabels. Of the same key, the first is used. */}}
+{{- define "headgate.labelsWith" -}}
+{{- $chart := .root.Chart }}
+{{- $labels := dict
+  "helm.sh/chart" (printf "%s-%s" $chart.Name $chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-")
+  "app.kubernetes.io/version" $chart.AppVersion
+  "app.kubernetes.io/part-of" "headgate"
+  "app.kubernetes.io/managed-by" .root.Release.Service }}
+{{- merge (dict) .own $labels (default dict .more) (default dict .root.Values.commonLabels) | toYaml }}
 {{- end }}
 
 {{- define "headgate.image" -}}
@@ -203,7 +201,7 @@ tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
 {{- if not .Values.postgres.address }}
 - name: rules
   configMap:
-    name: {{ include "headgate.rulesConfigMap" . }}
+    name: {{ include "headgate.rulesConfigMap" . | quote }}
 {{- end }}
 {{- if contains "token" .Values.callers.auth }}
 {{ include "headgate.secretVolume" (dict "name" "caller" "secret" (include "headgate.callerSecret" .) "items" (dict "tokens" (ternary .Values.callers.tokensKey "tokens" (not (empty .Values.callers.existingSecret))))) }}
@@ -237,7 +235,7 @@ tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
 {{- define "headgate.secretVolume" -}}
 - name: {{ .name }}
   secret:
-    secretName: {{ .secret }}
+    secretName: {{ .secret | quote }}
     defaultMode: 0440
     items:
       {{- range $path, $key := .items }}
