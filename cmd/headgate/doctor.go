@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/doctor"
+	"github.com/headgate/headgate/cmd/headgate/internal/shellwords"
 	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/server"
 	"github.com/headgate/headgate/internal/server/config"
@@ -77,7 +78,7 @@ func examine(ctx context.Context, c *config.Config, file string) *doctorReport {
 	} else if o, err := server.RedisOptions(&c.Redis); err != nil {
 		add(doctor.Finding{Section: doctor.SectionRedis, Check: "connection", Status: doctor.Problem, Detail: err.Error(), Remedy: "run headgate doctor as the user of the server"})
 	} else {
-		add(doctor.CheckRedis(ctx, doctor.Redis{Options: o, Deadline: c.Redis.Deadline, Nodes: c.Nodes})...)
+		add(doctor.CheckRedis(ctx, doctor.Redis{Options: o, TLSFiles: c.Redis.TLS, Deadline: c.Redis.Deadline, Nodes: c.Nodes})...)
 	}
 	byAddress := true // unknown, if the rules are in PostgreSQL
 	if c.Postgres.Address != "" {
@@ -110,7 +111,7 @@ func examineRules(c *config.Config) (findings []doctor.Finding, byAddress bool) 
 	add := func(status doctor.Status, detail, remedy string) {
 		findings = append(findings, doctor.Finding{Section: doctor.SectionRules, Check: "rules", Status: status, Detail: detail, Remedy: remedy})
 	}
-	validate := "headgate rules validate " + strings.Join(c.Rules, " ")
+	validate := shellwords.Command(append([]string{"headgate", "rules", "validate"}, c.Rules...)...)
 	d, warnings, err := loadWithWarnings(c.Rules...)
 	var problems ruledoc.Errors
 	switch {

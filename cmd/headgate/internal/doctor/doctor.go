@@ -52,7 +52,7 @@ func merge(findings []Finding, servers int) []Finding {
 		if len(f.Servers) == 0 {
 			return f.Remedy
 		}
-		return strings.ReplaceAll(f.Remedy, cliTarget(f.Servers[0]), "-h HOST -p PORT")
+		return strings.ReplaceAll(f.Remedy, cliTarget(f.Servers[0]), anyServer)
 	}
 	var merged []Finding
 	for _, f := range findings {
@@ -67,6 +67,9 @@ func merge(findings []Finding, servers int) []Finding {
 		merged[at].Servers = append(merged[at].Servers, f.Servers...)
 	}
 	for i := range merged {
+		if len(merged[i].Servers) > 1 {
+			merged[i].Remedy = forServers(merged[i].Remedy, merged[i].Servers)
+		}
 		if len(merged[i].Servers) == servers {
 			merged[i].Servers = nil
 		}

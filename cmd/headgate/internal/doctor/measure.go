@@ -58,7 +58,7 @@ func (c *redisCheck) latency(ctx context.Context, address string, client rueidis
 	slices.Sort(elapsed)
 	median, p99 := elapsed[len(elapsed)/2], elapsed[(len(elapsed)*99-1)/100]
 	detail := fmt.Sprintf("median %s, p99 %s in %d calls; redis.deadline is %s", round(median), round(p99), len(elapsed), c.Deadline)
-	slow := "move nodes and Redis closer together, look for slow commands (" + cli(address, "SLOWLOG GET 10") + "), or raise redis.deadline"
+	slow := "move nodes and Redis closer together, look for slow commands (" + c.cli(address, "SLOWLOG", "GET", "10") + "), or raise redis.deadline"
 	switch {
 	case median > c.Deadline:
 		c.add(address, "latency", Problem, detail+": most decisions are made without Redis", slow)

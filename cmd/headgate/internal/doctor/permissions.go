@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,22 +98,13 @@ func (c *redisCheck) reportPermissions(address string, denied []string, failed s
 	switch {
 	case len(denied) > len(messages):
 		c.add(address, "permissions", Problem, "the user lacks commands that every decision needs, so that nodes decide by each rule's on_store_failure: "+
-			strings.Join(denied, ", "), c.grant("+"+strings.Join(denied, " +")))
+			strings.Join(denied, ", "), c.grant(address))
 	case len(messages) > 0:
 		c.add(address, "permissions", Warning, "the user lacks "+strings.Join(messages, ", ")+" or the channels: headgate top and denials show one node only, "+
-			"and nodes cannot recall leased units", c.grant("+"+strings.Join(messages, " +")+" &"+c.prefix+"*"))
+			"and nodes cannot recall leased units", c.grant(address))
 	case failed == "":
 		c.add(address, "permissions", OK, "all commands that nodes use are allowed", "")
 	}
-}
-
-// grant returns the command that adds rights to the user.
-func (c *redisCheck) grant(rights string) string {
-	user := c.option.Username
-	if user == "" {
-		user = "default"
-	}
-	return fmt.Sprintf("redis-cli ACL SETUSER %s ~%s* %s", user, c.prefix, rights)
 }
 
 // ownKey returns a key that does not exist, in a slot of the server if there are shards.

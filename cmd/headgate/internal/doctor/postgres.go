@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/shellwords"
 	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/server"
 	"github.com/headgate/headgate/internal/server/config"
@@ -31,7 +32,7 @@ func CheckPostgres(ctx context.Context, c *config.Config, configFile string) []F
 			"start PostgreSQL, or correct postgres.address and the password")}
 	}
 	all := []Finding{finding("connection", OK, "connected to "+db.Address(), "")}
-	migrate := "headgate migrate --config " + configFile
+	migrate := shellwords.Command("headgate", "migrate", "--config", configFile)
 	switch {
 	case have == 0:
 		return append(all, finding("schema", Problem, "there is no schema: the server cannot load rules", migrate))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/redisclient"
+	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/redisstore"
 )
 
@@ -26,6 +27,8 @@ const (
 // Redis describes the Redis to examine, and what the config expects of it.
 type Redis struct {
 	redisstore.Options
+	// TLSFiles are those of the config, for the commands of remedies.
+	TLSFiles config.RedisTLS
 	// Deadline is how long a decision waits for Redis.
 	Deadline time.Duration
 	// Nodes is the configured minimum number of nodes.
@@ -57,7 +60,7 @@ func CheckRedis(ctx context.Context, r Redis) []Finding {
 	client, err := rueidis.NewClient(c.option)
 	if err != nil {
 		c.add("", "connection", Problem, fmt.Sprintf("cannot connect: %s. Until Redis answers, nodes decide by each rule's on_store_failure", redact.Text(err.Error())),
-			connectRemedy(err))
+			c.connectRemedy(c.first(), err))
 		return c.findings
 	}
 	defer client.Close()
@@ -92,8 +95,16 @@ func (c *redisCheck) add(server, check string, status Status, detail, remedy str
 	c.findings = append(c.findings, f)
 }
 
-// connectRemedy returns what to do about a failed connection.
-func connectRemedy(err error) string {
+// first returns the first server in the address, or "" if it has sentinels instead.
+func (c *redisCheck) first() string {
+	if c.option.Sentinel.MasterSet != "" {
+		return ""
+	}
+	return c.option.InitAddress[0]
+}
+
+// connectRemedy returns what to do about a failed connection to a server.
+func (c *redisCheck) connectRemedy(address string, err error) string {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "NOAUTH"):
@@ -101,7 +112,7 @@ func connectRemedy(err error) string {
 	case strings.Contains(text, "WRONGPASS"):
 		return "correct redis.username and the password in redis.password_file"
 	case strings.Contains(text, "NOPERM"):
-		return "give the user the permissions in docs/redis.md"
+		return c.grant(address)
 	case strings.Contains(text, "tls:") || strings.Contains(text, "x509:"):
 		return "check redis.tls in the config against the certificate of Redis"
 	case strings.Contains(text, "first record does not look like"), strings.Contains(text, "EOF"):
@@ -116,10 +127,10 @@ func (c *redisCheck) server(ctx context.Context, address string, client rueidis.
 	switch {
 	case isPermission(err):
 		c.add(address, "info", Warning, "the user may not run INFO: version, memory, persistence and replication are not checked, and nodes have no metrics of evictions and failovers",
-			c.grant("+info"))
+			c.grant(address))
 		info = nil
 	case err != nil:
-		c.add(address, "connection", Problem, "does not answer: "+redact.Text(err.Error()), connectRemedy(err))
+		c.add(address, "connection", Problem, "does not answer: "+redact.Text(err.Error()), c.connectRemedy(address, err))
 		return false
 	case info["role"] == "slave":
 		return false

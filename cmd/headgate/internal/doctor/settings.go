@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,29 +63,15 @@ func (c *redisCheck) settings(ctx context.Context, address string, client rueidi
 			why = redact.Text(err.Error())
 		}
 		c.add(address, "settings", Skipped, "snapshots, appendfsync, lazyfree and Cluster settings are not checked: "+why,
-			cli(address, "CONFIG GET "+strings.Join(settingNames, " ")))
+			c.cli(address, append([]string{"CONFIG", "GET"}, settingNames...)...))
 		return nil
 	}
 	return settings
 }
 
-// cli returns a command line for a server.
-func cli(address, command string) string { return "redis-cli " + cliTarget(address) + " " + command }
-
-// cliTarget returns the flags of redis-cli that select a server.
-func cliTarget(address string) string {
-	host, port, _ := net.SplitHostPort(address) // addresses of the client are complete
-	return "-h " + host + " -p " + port
-}
-
-// configSet returns the command that changes a setting of a running server, with a reminder for its next start.
-func configSet(address, setting string) string {
-	return cli(address, "CONFIG SET "+setting) + " # and in redis.conf: " + setting
-}
-
 func (c *redisCheck) eviction(address string, info map[string]string) {
 	policy, evicted := info["maxmemory_policy"], info["evicted_keys"]
-	remedy := configSet(address, "maxmemory-policy noeviction")
+	remedy := c.configSet(address, "maxmemory-policy", "noeviction")
 	switch {
 	case policy != "noeviction":
 		c.add(address, "eviction", Problem, "maxmemory-policy is "+policy+": an evicted counter is a fresh allowance, and nothing shows it", remedy)
@@ -103,15 +88,15 @@ func (c *redisCheck) memory(address string, info map[string]string) {
 	switch {
 	case limit > 0 && used*100 >= limit*fillProblem:
 		c.add(address, "memory", Problem, fmt.Sprintf("%s of maxmemory %s: a full Redis rejects charges", detail, megabytes(limit)),
-			configSet(address, fmt.Sprintf("maxmemory %dmb", 2*used>>20+1)))
+			c.configSet(address, "maxmemory", fmt.Sprintf("%dmb", 2*used>>20+1)))
 	case limit > 0 && used*100 >= limit*fillWarning:
 		c.add(address, "memory", Warning, fmt.Sprintf("%s of maxmemory %s: a full Redis rejects charges", detail, megabytes(limit)),
-			configSet(address, fmt.Sprintf("maxmemory %dmb", 2*used>>20+1)))
+			c.configSet(address, "maxmemory", fmt.Sprintf("%dmb", 2*used>>20+1)))
 	case limit > 0:
 		c.add(address, "memory", OK, fmt.Sprintf("%s of maxmemory %s", detail, megabytes(limit)), "")
 	case total > 0 && used*2 >= total:
 		c.add(address, "memory", Warning, fmt.Sprintf("%s of the host's %s, and no maxmemory: the kernel may kill Redis", detail, megabytes(total)),
-			configSet(address, fmt.Sprintf("maxmemory %dmb", total*3/4>>20)))
+			c.configSet(address, "maxmemory", fmt.Sprintf("%dmb", total*3/4>>20)))
 	default:
 		c.add(address, "memory", OK, detail+", no maxmemory", "")
 	}
@@ -130,13 +115,13 @@ func (c *redisCheck) persistence(address string, info, settings map[string]strin
 	if number(info["connected_slaves"]) > 0 {
 		restart += ", and its replicas then drop their data, too"
 	}
-	appendOnly := configSet(address, "appendonly yes")
+	appendOnly := c.configSet(address, "appendonly", "yes")
 	switch {
 	case info["aof_enabled"] == "1" && info["aof_last_write_status"] == "err":
 		c.add(address, "persistence", Problem, "the last write to the append-only file failed: Redis rejects writes or loses them", "see the log of Redis; free the disk")
 	case info["aof_enabled"] == "1" && settings["appendfsync"] == "no":
 		c.add(address, "persistence", Warning, "appendonly with appendfsync no: if the host fails, up to 30 seconds of charges are lost",
-			configSet(address, "appendfsync everysec"))
+			c.configSet(address, "appendfsync", "everysec"))
 	case info["aof_enabled"] == "1":
 		fsync := "appendonly"
 		if settings != nil {
@@ -194,11 +179,11 @@ func (c *redisCheck) clusterSettings(address string, settings map[string]string)
 	}
 	if settings["cluster-require-full-coverage"] == "yes" {
 		c.add(address, "cluster", Warning, "cluster-require-full-coverage yes: while one shard is down, all of them reject charges",
-			configSet(address, "cluster-require-full-coverage no"))
+			c.configSet(address, "cluster-require-full-coverage", "no"))
 	}
 	if timeout := number(settings["cluster-node-timeout"]); timeout > slowNodeTimeout {
 		c.add(address, "cluster", Warning, fmt.Sprintf("cluster-node-timeout %d: a dead primary is replaced only after that many milliseconds; until then its subjects are decided by the local share", timeout),
-			configSet(address, "cluster-node-timeout 1000"))
+			c.configSet(address, "cluster-node-timeout", "1000"))
 	}
 }
 

@@ -11,7 +11,9 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/shellwords"
 	"github.com/headgate/headgate/internal/redact"
+	"github.com/headgate/headgate/internal/server/wording"
 )
 
 // clusterSlots is the number of slots of a Cluster.
@@ -29,7 +31,7 @@ func (c *redisCheck) cluster(ctx context.Context, client rueidis.Client) []shard
 	if err != nil {
 		remedy := "see the log of Redis"
 		if isPermission(err) {
-			remedy = c.grant("+cluster|shards +cluster|slots")
+			remedy = c.grant(c.option.InitAddress[0])
 		}
 		c.add("", "cluster", Problem, "its shards cannot be read: "+redact.Text(err.Error()), remedy)
 		return nil
@@ -49,7 +51,7 @@ func (c *redisCheck) cluster(ctx context.Context, client rueidis.Client) []shard
 			continue
 		}
 		if replicas == 0 {
-			c.add("", "cluster", Warning, "the shard of "+s.primary+" has no replica that is up: if it fails, nothing replaces it", "redis-cli --cluster add-node REPLICA "+s.primary+" --cluster-slave")
+			c.add("", "cluster", Warning, "the shard of "+s.primary+" has no replica that is up: if it fails, nothing replaces it", shellwords.Command("redis-cli", "--cluster", "add-node", "REPLICA", s.primary, "--cluster-slave"))
 		}
 		for _, r := range s.slots {
 			served += r[1] - r[0] + 1
@@ -59,9 +61,9 @@ func (c *redisCheck) cluster(ctx context.Context, client rueidis.Client) []shard
 	slices.SortFunc(shards, func(a, b shard) int { return int(a.slots[0][0] - b.slots[0][0]) })
 	if served < clusterSlots {
 		c.add("", "cluster", Problem, fmt.Sprintf("%d of %d slots are not served: their subjects are decided without Redis", clusterSlots-served, clusterSlots),
-			"redis-cli --cluster fix HOST:PORT")
+			shellwords.Command("redis-cli", "--cluster", "fix", c.option.InitAddress[0]))
 	} else {
-		c.add("", "cluster", OK, fmt.Sprintf("%d shards serve all slots", len(shards)), "")
+		c.add("", "cluster", OK, wording.Count(len(shards), "shard")+map[bool]string{true: " serves", false: " serve"}[len(shards) == 1]+" all slots", "")
 	}
 	return shards
 }
@@ -163,7 +165,7 @@ func (c *redisCheck) sentinel(ctx context.Context, one rueidis.Client, address, 
 		c.add("", "sentinel", Problem, address+": no replica is in sync: a failover is not possible", "start a replica")
 		return replicas
 	}
-	c.add("", "sentinel", OK, fmt.Sprintf("%s: quorum reached, %d replicas in sync", address, up), "")
+	c.add("", "sentinel", OK, fmt.Sprintf("%s: quorum reached, %s in sync", address, wording.Count(up, "replica")), "")
 	return replicas
 }
 
@@ -177,7 +179,7 @@ func (c *redisCheck) replica(ctx context.Context, address string) {
 		one.Close()
 	}
 	if err != nil {
-		c.add("", "replica", Problem, address+" cannot be used after a failover: "+redact.Text(err.Error()), "create the user on every server, replicas included: "+connectRemedy(err))
+		c.add("", "replica", Problem, address+" cannot be used after a failover: "+redact.Text(err.Error()), "create the user on every server, replicas included: "+c.connectRemedy(address, err))
 		return
 	}
 	c.add("", "replica", OK, address+" accepts the user", "")
