@@ -70,6 +70,9 @@ func TestInvalidValues(t *testing.T) {
 		if _, err := c.template(t, values{"redis": minimal["redis"]}); err == nil || !strings.Contains(err.Error(), "none is set") {
 			t.Errorf("without rules: %v", err)
 		}
+		if _, err := c.template(t, minimal, "--set", "service.grpcPort=8080"); err == nil { // an int64, and numbers in files are of another type
+			t.Error("two equal ports are accepted")
+		}
 		for _, test := range []struct {
 			values values
 			want   string
@@ -102,12 +105,54 @@ func TestInvalidValues(t *testing.T) {
 			{values{"store": "memory", "replicaCount": 1}, "does not use redis"},
 			{values{"store": "memory", "replicaCount": 1, "updateStrategy": values{"type": "RollingUpdate"}}, "set updateStrategy.type to Recreate"},
 			{values{"updateStrategy": values{"type": "OnDelete"}}, "/updateStrategy/type"},
+			{values{"store": "memory", "replicaCount": 1, "redis": values{"address": "", "existingSecret": "a"}}, "does not use redis"},
+			{values{"store": "memory", "replicaCount": 1, "redis": values{"address": "", "tls": values{"existingSecret": "a"}}}, "does not use redis"},
+			{values{"store": "memory", "replicaCount": 1, "redis": values{"address": "", "tls": values{"enabled": true}}}, "does not use redis"},
+			{values{"service": values{"grpcPort": 8080}}, "service: httpPort, grpcPort"},
+			{values{"service": values{"adminPort": 8081}, "admin": values{"expose": true}, "tls": values{"existingSecret": "a"}}, "service: httpPort, grpcPort"},
+			{values{"autoscaling": values{"enabled": true}, "resources": values{"requests": nil}}, "set resources.requests.cpu"},
+			{values{"fullnameOverride": "a.b"}, "fullnameOverride"},
+			{values{"fullnameOverride": "1a"}, "must begin with a letter"},
+			{values{"nameOverride": "a.b"}, "set fullnameOverride"},
 			{values{"config": values{"memory": values{"max_counters": 5000}}}, "config.memory"},
 			{values{"autoscaling": values{"minReplicas": 11}}, "minReplicas is above maxReplicas"},
 		} {
 			if _, err := c.template(t, merge(minimal, test.values)); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%.200s: %v, want %q", fmt.Sprint(test.values), err, test.want)
 			}
+		}
+	})
+}
+
+// TestReleaseNames requires that names of Services are those that Kubernetes accepts.
+func TestReleaseNames(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		for _, release := range []string{"123", "shop.limits"} {
+			if _, err := c.templateAs(t, release, "shop", minimal); err == nil || !strings.Contains(err.Error(), "set fullnameOverride") {
+				t.Errorf("%s: %v", release, err)
+			}
+			if _, err := c.templateAs(t, release, "shop", merge(minimal, values{"fullnameOverride": "gate"})); err != nil {
+				t.Errorf("%s: %v", release, err)
+			}
+		}
+		long := strings.Repeat("a", 52) + "---b" // cut off in its hyphens
+		if got := at[string](c.render(t, merge(minimal, values{"fullnameOverride": long})).find("ServiceAccount", ""), "metadata", "name"); got != long[:52] {
+			t.Errorf("%s: %s", long, got)
+		}
+	})
+}
+
+// TestAutoscalingWithoutCPU scales by other metrics only, which requires no CPU request.
+func TestAutoscalingWithoutCPU(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		metric := values{"type": "Resource", "resource": values{"name": "memory", "target": values{"type": "Utilization", "averageUtilization": uint64(80)}}}
+		all := c.render(t, merge(minimal, values{
+			"autoscaling": values{"enabled": true, "targetCPUUtilizationPercentage": nil, "metrics": []any{metric}}, "resources": values{"requests": nil},
+		}))
+		if got := at[[]any](all.find("HorizontalPodAutoscaler", ""), "spec", "metrics"); !reflect.DeepEqual(got, []any{metric}) {
+			t.Errorf("metrics %v", got)
 		}
 	})
 }

@@ -1,16 +1,12 @@
 {{/* Names. At most 63 characters in all, with the longest suffix, "-headless". */}}
 {{- define "headgate.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 54 | trimSuffix "-" }}
+{{- default .Chart.Name .Values.nameOverride | trunc 54 | trimAll "-." }}
 {{- end }}
 
 {{- define "headgate.fullname" -}}
-{{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 54 | trimSuffix "-" }}
-{{- else if contains (include "headgate.name" .) .Release.Name }}
-{{- .Release.Name | trunc 54 | trimSuffix "-" }}
-{{- else }}
-{{- printf "%s-%s" .Release.Name (include "headgate.name" .) | trunc 54 | trimSuffix "-" }}
-{{- end }}
+{{- $name := printf "%s-%s" .Release.Name (include "headgate.name" .) }}
+{{- if contains (include "headgate.name" .) .Release.Name }}{{ $name = .Release.Name }}{{ end }}
+{{- default $name .Values.fullnameOverride | trunc 54 | trimAll "-" }}
 {{- end }}
 
 {{- define "headgate.serviceAccountName" -}}
@@ -85,6 +81,10 @@ tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
 
 {{/* What is wrong with the values in combination. The schema has checked each of them. */}}
 {{- define "headgate.check" -}}
+{{- $name := include "headgate.fullname" . }}
+{{- if not (regexMatch "^[a-z][-a-z0-9]*$" $name) }}
+{{- fail (printf "name of the Service: %q: must begin with a letter, and have only lower-case letters, digits and hyphens: set fullnameOverride to such a name" $name) }}
+{{- end }}
 {{- if eq .Values.store "memory" }}
 {{- if or .Values.autoscaling.enabled (ne (int .Values.replicaCount) 1) }}
 {{- fail "store: memory: every pod would have counters of its own: set replicaCount to 1, without autoscaling" }}
@@ -92,8 +92,10 @@ tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
 {{- if ne (include "headgate.strategy" .) "Recreate" }}
 {{- fail "store: memory: a rolling update has two pods, each with counters of its own: set updateStrategy.type to Recreate, or remove it" }}
 {{- end }}
+{{- $redis := .Values.redis }}
+{{- $redisIsSet := or $redis.address $redis.username $redis.existingSecret $redis.tls.enabled $redis.tls.existingSecret }}
 {{- range $key := list "redis" "nodes" "local_share" }}
-{{- if or (hasKey $.Values.config $key) (and (eq $key "redis") $.Values.redis.address) }}
+{{- if or (hasKey $.Values.config $key) (and (eq $key "redis") $redisIsSet) }}
 {{- fail (printf "store: memory: does not use %s: remove it" $key) }}
 {{- end }}
 {{- end }}
@@ -144,6 +146,16 @@ tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
 {{- $needed := add .Values.preStopSeconds 13 }}
 {{- if lt (int .Values.terminationGracePeriodSeconds) (int $needed) }}
 {{- fail (printf "terminationGracePeriodSeconds: %d: the server needs up to 12 seconds to drain after preStopSeconds: set %d or more" (int .Values.terminationGracePeriodSeconds) $needed) }}
+{{- end }}
+{{- $ports := list (int .Values.service.httpPort) (int .Values.service.grpcPort) }}
+{{- if .Values.admin.expose }}{{ $ports = append $ports (int .Values.service.adminPort) }}{{ end }}
+{{- if ne (len $ports) (len (uniq $ports)) }}
+{{- fail "service: httpPort, grpcPort and, with admin.expose, adminPort: must differ" }}
+{{- end }}
+{{- $resources := default dict .Values.resources }}
+{{- $cpu := or (dig "requests" "cpu" "" $resources) (dig "limits" "cpu" "" $resources) }}
+{{- if and .Values.autoscaling.enabled .Values.autoscaling.targetCPUUtilizationPercentage (not $cpu) }}
+{{- fail "autoscaling.targetCPUUtilizationPercentage: is in percent of the request, and there is none: set resources.requests.cpu" }}
 {{- end }}
 {{- if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas) }}
 {{- fail "autoscaling: minReplicas is above maxReplicas" }}
