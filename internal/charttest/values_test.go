@@ -81,7 +81,7 @@ func TestInvalidValues(t *testing.T) {
 			{values{"redis": values{"address": "redis://:pa/s@s@redis:6379"}}, "redis.address: a password in it would be in a ConfigMap: set redis.existingSecret"},
 			{values{"redis": values{"address": "cluster://ann:secret@a:6379,b:6379"}}, "set redis.existingSecret"},
 			{values{"redis": values{"address": "redis://ann:secret@${HOST}"}}, "set redis.existingSecret"},
-			{values{"postgres": values{"address": "postgres://ann:secret@db/headgate"}}, "set postgres.existingSecret"},
+			{values{"postgres": values{"address": "postgres://ann:secret@db/headgate"}}, "set postgres.existingSecret"}, //nolint:gosec // G101: an example
 			{values{"postgres": values{"address": "postgres://ann@db/headgate?a=b&password=secret"}}, "set postgres.existingSecret"},
 			{values{"rules": values{"files": values{"rules.txt": "rules: []"}}}, "rules.txt"},
 			{values{"callers": values{"auth": "none"}}, "/callers/auth"},
@@ -161,7 +161,7 @@ func TestAutoscalingWithoutCPU(t *testing.T) {
 func TestAddressWithVariable(t *testing.T) {
 	t.Parallel()
 	charts(t, func(t *testing.T, c chart) {
-		for redis, postgres := range map[string]string{
+		for redis, postgres := range map[string]string{ //nolint:gosec // G101: examples
 			"redis://ann:${PASSWORD}@redis:6379": "postgres://ann:${PASSWORD}@db:5432/headgate?password=${PASSWORD}",
 			"${REDIS_URL}":                       "${POSTGRES_URL}",
 			"redis://ann@redis:6379":             "postgres://ann@db:5432/headgate?application_name=a:b@c",
