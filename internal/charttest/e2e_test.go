@@ -6,6 +6,7 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -203,7 +204,12 @@ func (r *release) live() {
 		return at[string](deployment, "spec", "template", "metadata", "annotations", "checksum/config")
 	}
 	eventually(t, "pods on the node", func() bool { return r.scheduled(checksum(before)) == 2 })
-	secret := r.get("secrets/headgate-caller")
+	generated := r.get("secrets/headgate-caller")
+	lines, err := base64.StdEncoding.DecodeString(at[string](generated, "data", "tokens"))
+	testenv.NoError(t, err)
+	secret := c.must("PATCH", "/api/v1/namespaces/"+r.namespace+"/secrets/headgate-caller", values{
+		"stringData": values{"tokens": string(lines) + tokenLine("hgt_gateway", "gateway caller")},
+	})
 	expectSame := func(what string) {
 		t.Helper()
 		if got := r.get("secrets/headgate-caller"); !reflect.DeepEqual(got["data"], secret["data"]) {
@@ -233,13 +239,25 @@ func (r *release) live() {
 	eventually(t, "a pod with the new config", func() bool { return r.scheduled(shadow) > 0 })
 	expectSame("upgrade of the config")
 
-	r.helm("rollback", "headgate", "1")
+	// One pod that counts in memory: the API server accepts the strategy.
+	r.helm(append([]string{"upgrade"}, append(args, "--set", "store=memory,replicaCount=1,redis.address=")...)...)
+	if got := at[values](r.get("deployments/headgate"), "spec", "strategy"); !reflect.DeepEqual(got, values{"type": "Recreate"}) {
+		t.Errorf("counters in memory: strategy %v", got)
+	}
+	expectSame("upgrade to counters in memory")
+
+	rollback := []string{"rollback", "headgate", "1"}
+	if filepath.Base(r.chart.helm) == "helm4" {
+		rollback = append(rollback, "--force-conflicts") // the added line is not by Helm
+	}
+	r.helm(rollback...)
 	if got := checksum(r.get("deployments/headgate")); got != checksum(before) {
 		t.Errorf("after the rollback: config %s, want %s", got, checksum(before))
 	}
 	if rules := at[values](r.get("configmaps/headgate-rules"), "data"); rules["other.yaml"] != nil {
 		t.Errorf("the rollback kept the rules: %v", rules)
 	}
+	secret = generated // the lines are those of the revision
 	expectSame("rollback")
 
 	r.helm("uninstall", "headgate")
