@@ -360,6 +360,29 @@ func TestLabelsOfTheChart(t *testing.T) {
 	})
 }
 
+// TestNull sets all values to null, as a key with nothing below it does: the schema names those that the chart needs, and it renders without the others.
+func TestNull(t *testing.T) {
+	t.Parallel()
+	charts(t, func(t *testing.T, c chart) {
+		required := at[[]any](readYAML[values](t, filepath.Join(c.dir, "values.schema.json")), "required")
+		missing, others := values{}, values{}
+		for key := range readYAML[values](t, filepath.Join(c.dir, "values.yaml")) {
+			if slices.Contains(required, any(key)) {
+				missing[key] = nil
+			} else {
+				others[key] = nil
+			}
+		}
+		_, err := c.template(t, missing)
+		for key := range missing {
+			if err == nil || !regexp.MustCompile(`missing propert.*'`+key+`'`).MatchString(err.Error()) {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+		newPod(t, c.render(t, merge(minimal, others)), fixtures(t)).validate()
+	})
+}
+
 // TestNoProbe removes probes.
 func TestNoProbe(t *testing.T) {
 	t.Parallel()

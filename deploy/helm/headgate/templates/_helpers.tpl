@@ -81,6 +81,7 @@ tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
 
 {{/* What is wrong with the values in combination. The schema has checked each of them. */}}
 {{- define "headgate.check" -}}
+{{- $config := default dict .Values.config }}
 {{- $name := include "headgate.fullname" . }}
 {{- if not (regexMatch "^[a-z][-a-z0-9]*$" $name) }}
 {{- fail (printf "name of the Service: %q: must begin with a letter, and have only lower-case letters, digits and hyphens: set fullnameOverride to such a name" $name) }}
@@ -95,11 +96,11 @@ tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
 {{- $redis := .Values.redis }}
 {{- $redisIsSet := or $redis.address $redis.username $redis.existingSecret $redis.tls.enabled $redis.tls.existingSecret }}
 {{- range $key := list "redis" "nodes" "local_share" }}
-{{- if or (hasKey $.Values.config $key) (and (eq $key "redis") $redisIsSet) }}
+{{- if or (hasKey $config $key) (and (eq $key "redis") $redisIsSet) }}
 {{- fail (printf "store: memory: does not use %s: remove it" $key) }}
 {{- end }}
 {{- end }}
-{{- else if hasKey .Values.config "memory" }}
+{{- else if hasKey $config "memory" }}
 {{- fail "config.memory: the counters are in Redis: remove it, or set store to memory" }}
 {{- else if not .Values.redis.address }}
 {{- fail "redis.address: required: write redis://HOST:6379, rediss://…, sentinel://… or cluster://…; the chart brings no Redis" }}
@@ -199,7 +200,7 @@ tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
 {{- end }}
 {{- if .Values.admin.enabled }}{{ $_ := set $config "admin" (dict "tokens_file" (printf "%s/admin/tokens" $secrets)) }}{{ end }}
 {{- if .Values.secret.existingSecret }}{{ $_ := set $config "secret_file" (printf "%s/secret/secret" $secrets) }}{{ end }}
-{{- mergeOverwrite (deepCopy .Values.config) $config | toYaml }}
+{{- mergeOverwrite (deepCopy (default dict .Values.config)) $config | toYaml }}
 {{- end }}
 
 {{/* Volumes: one directory each, never a subPath, which the kubelet does not update. */}}
