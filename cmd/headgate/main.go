@@ -163,5 +163,5 @@ func exitStatus(err error) (code int, text string) {
 	case errors.As(err, &exit):
 		return exit.code, exit.text
 	}
-	return 2, "headgate: " + err.Error() + "\n"
+	return 2, "headgate: " + escapeControl(err.Error()) + "\n"
 }

@@ -53,7 +53,7 @@ func (r *nodesReport) text() string {
 		status := "ok"
 		switch {
 		case n.Problem != "":
-			status = n.Problem
+			status = printable(n.Problem)
 		case n.Version < r.RulesVersion:
 			status = "behind"
 		case n.Behind:
@@ -65,7 +65,7 @@ func (r *nodesReport) text() string {
 			behind++
 		}
 		lastSeen := time.Duration(n.AgeSeconds * float64(time.Second)).Round(time.Second)
-		rows = append(rows, []string{n.Name, number(n.Version), lastSeen.String() + " ago", status})
+		rows = append(rows, []string{printable(n.Name), number(n.Version), lastSeen.String() + " ago", status})
 	}
 	return fmt.Sprintf("rules version %d; %s, %d behind\n", r.RulesVersion, wording.Count(len(r.Nodes), "node"), behind) +
 		wording.Table("", rows...)

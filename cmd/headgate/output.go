@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -63,7 +65,7 @@ func (p *program) finish(r report, err error) error {
 	case outputYAML:
 		text, encodeErr = yamlText(r)
 	default:
-		if text = r.text(); p.colour() {
+		if text = escapeControl(r.text()); p.colour() {
 			text = paint(text)
 		}
 	}
@@ -74,6 +76,26 @@ func (p *program) finish(r report, err error) error {
 		return err
 	}
 	return err
+}
+
+// escapeControl escapes control and format characters except the line feed and the tab: a server, or a client through it, must not
+// control the terminal.
+func escapeControl(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		switch {
+		case r == '\n' || r == '\t':
+			b.WriteRune(r)
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r)): // an invalid byte
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // colour reports whether human output is painted: on terminals, unless NO_COLOR is set.
@@ -88,7 +110,7 @@ func isTerminal(file *os.File) bool {
 }
 
 // verdict matches the first word of a line, or the second if the first is an address, that says how good or bad something is.
-var verdict = regexp.MustCompile(`(?m)^( *(?:[\w.\[\]:-]+:\d+ +)?)(ok|FAIL|INVALID|degraded|draining|not_ready|problem|unreachable|warning)\b`)
+var verdict = regexp.MustCompile(`(?m)^( *(?:[\w.\[\]:-]+:\d+ +)?)(ok|FAIL|INVALID|degraded|draining|not_ready|problem|unknown|unreachable|warning)\b`)
 
 // paint colours the verdicts of a text.
 func paint(text string) string {

@@ -26,7 +26,7 @@ const (
 
 // statusReport is the JSON of "status". Unknown values are null.
 type statusReport struct {
-	// Status is ok, degraded or unreachable.
+	// Status is ok, degraded, or unreachable if no Headgate server answered.
 	Status string `json:"status"`
 	// WindowSeconds is how long rates were observed.
 	WindowSeconds float64      `json:"window_seconds"`
@@ -56,8 +56,8 @@ With --server, it also asks the admin API which servers run which version of the
 
 Exit codes:
   0  all servers are ok
-  1  a server is degraded, not ready or unreachable, or servers run different rules
-  2  no server can be reached`,
+  1  a server is degraded, not ready, unreachable or not a Headgate server, or servers run different rules
+  2  no Headgate server can be reached`,
 		Example: "  headgate status\n  headgate status --ops 10.0.0.1:8082 --ops 10.0.0.2:8082",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -121,7 +121,7 @@ func (r *statusReport) judge(controlProblem error) {
 		if n.Status != statusOK {
 			r.Status = statusDegraded
 		}
-		if n.Status == statusUnreachable {
+		if !n.isHeadgate() {
 			continue
 		}
 		reachable++
@@ -144,7 +144,7 @@ func (r *statusReport) judge(controlProblem error) {
 	_, responded := errors.AsType[*adminclient.StatusError](controlProblem)
 	inFiles := !slices.ContainsFunc(r.Nodes, func(n nodeStatus) bool { return n.RulesSource != rulesInFiles })
 	if controlProblem != nil && (!responded || !inFiles) { // an admin API lists only servers with PostgreSQL
-		r.Notes = append(r.Notes, "the admin API did not list the servers: "+controlProblem.Error())
+		r.Notes = append(r.Notes, "the admin API did not list the servers: "+printable(controlProblem.Error()))
 	}
 }
 
@@ -156,7 +156,7 @@ func (r *statusReport) text() string {
 		n := &r.Nodes[i]
 		rows = append(rows, n.row())
 		for _, problem := range n.Problems {
-			fmt.Fprintf(&problems, "%s: %s\n", n.Address, problem)
+			fmt.Fprintf(&problems, "%s: %s\n", n.Address, printable(problem))
 		}
 		sinceStart = sinceStart || n.P99SinceStart
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,25 +29,28 @@ const (
 	minDecisions = 100
 )
 
-// The values of rules_source.
+// The values of rules_source, or unknown.
 const (
 	rulesInFiles    = "files"
 	rulesInPostgres = "PostgreSQL"
 )
 
+// unknown is a value that a server did not report.
+const unknown = "unknown"
+
 // nodeStatus is the state of one server. Pointers are nil if a value is unknown.
 type nodeStatus struct {
 	Address string `json:"address"`
-	// Status is that of /readyz, or unreachable.
+	// Status is that of /readyz, unreachable, or unknown if what answers is not a Headgate server.
 	Status   string   `json:"status"`
 	Problems []string `json:"problems"`
 	Version  string   `json:"version"`
 	Uptime   *float64 `json:"uptime_seconds"`
 	Rules    string   `json:"rules_version"`
-	// RulesSource is files or PostgreSQL.
+	// RulesSource is files, PostgreSQL or unknown.
 	RulesSource string     `json:"rules_source"`
 	RulesSince  *time.Time `json:"rules_since"`
-	// Redis is connecting, ok, unavailable or memory.
+	// Redis is connecting, ok, unavailable, memory or unknown.
 	Redis             string `json:"redis"`
 	ShardsUnavailable int    `json:"shards_unavailable"`
 	// NodesSeen is the number of servers that share the Redis, as this one knows it; 0 if unknown.
@@ -87,22 +91,29 @@ type nodeHealth struct {
 func probeNode(ctx context.Context, address string, window time.Duration) nodeStatus {
 	n := nodeStatus{Address: strings.TrimPrefix(address, "http://"), Status: statusUnreachable, Problems: []string{}}
 	base := strings.TrimSuffix(withScheme(address, "http://"), "/")
-	body, err := fetchOps(ctx, base+"/readyz")
-	var h nodeHealth
-	if err == nil {
-		err = json.Unmarshal(body, &h)
-	}
-	if err == nil && h.Status == "" {
-		err = fmt.Errorf("%s/readyz is not that of a Headgate server: name its listen.ops", base)
-	}
+	code, body, err := fetchOps(ctx, base+"/readyz")
 	if err != nil {
 		n.Problems = append(n.Problems, err.Error())
 		return n
 	}
-	n.apply(&h)
+	var h nodeHealth
+	if json.Unmarshal(body, &h) != nil || !slices.Contains(nodeStatuses, h.Status) {
+		return n.foreign(base + "/readyz")
+	}
 	before, err := scrape(ctx, base)
+	if err == nil && before["headgate_build_info"] == nil {
+		return n.foreign(base + "/metrics")
+	}
+	n.apply(&h)
+	if code != http.StatusOK && n.Status == statusOK {
+		n.Status = statusDegraded
+		n.Problems = append(n.Problems, fmt.Sprintf("%s/readyz says ok, with HTTP status %d: load balancers take it for not ready", base, code))
+	}
 	if err == nil {
 		n.describe(before)
+		if h.Redis == nil {
+			n.Redis = "memory"
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(window):
@@ -121,28 +132,39 @@ func probeNode(ctx context.Context, address string, window time.Duration) nodeSt
 	return n
 }
 
+// nodeStatuses are the statuses of /readyz.
+var nodeStatuses = []string{statusOK, statusDegraded, "not_ready", "draining"}
+
+// foreign returns the state of a server that is not a Headgate, as a page shows.
+func (n nodeStatus) foreign(page string) nodeStatus {
+	n.Status = unknown
+	n.Problems = append(n.Problems, page+" is not that of a Headgate server: name its listen.ops")
+	return n
+}
+
 // fetchOps reads a page. /readyz has a body also if it is 503.
-func fetchOps(ctx context.Context, url string) ([]byte, error) {
+func fetchOps(ctx context.Context, url string) (code int, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusServiceUnavailable {
-		return nil, fmt.Errorf("%s: %s", url, response.Status)
+		return 0, nil, fmt.Errorf("%s: %s", url, response.Status)
 	}
-	return io.ReadAll(io.LimitReader(response.Body, maxMetrics))
+	body, err = io.ReadAll(io.LimitReader(response.Body, maxMetrics))
+	return response.StatusCode, body, err
 }
 
 func (n *nodeStatus) apply(h *nodeHealth) {
-	n.Status, n.Rules, n.RulesSource, n.Redis = h.Status, h.Rules.Version, rulesInFiles, "memory"
+	n.Status, n.Rules, n.RulesSource, n.Redis = h.Status, h.Rules.Version, unknown, unknown
 	if !h.Rules.Since.IsZero() {
 		n.RulesSince = &h.Rules.Since
 	}
@@ -150,7 +172,7 @@ func (n *nodeStatus) apply(h *nodeHealth) {
 		n.Problems = append(n.Problems, "rules: "+h.Rules.Problem)
 	}
 	if r := h.Redis; r != nil {
-		n.Redis, n.ShardsUnavailable = r.Status, r.ShardsUnavailable
+		n.Redis, n.ShardsUnavailable = cmp.Or(r.Status, unknown), r.ShardsUnavailable
 		if r.Problem != "" {
 			n.Problems = append(n.Problems, fmt.Sprintf("Redis is %s since %s: %s", r.Status, formatTime(r.Since), r.Problem))
 		}
@@ -175,6 +197,7 @@ func (n *nodeStatus) describe(m metrics) {
 		uptime := max(0, float64(time.Now().UnixMilli())/1000-start)
 		n.Uptime = &uptime
 	}
+	n.RulesSource = rulesInFiles
 	if _, ok := m.value("headgate_rules_last_check_timestamp_seconds"); ok {
 		n.RulesSource = rulesInPostgres
 	}
@@ -205,19 +228,22 @@ func (n *nodeStatus) measure(before, after metrics) {
 	}
 }
 
+// isHeadgate reports whether a Headgate server answered.
+func (n *nodeStatus) isHeadgate() bool { return n.Status != statusUnreachable && n.Status != unknown }
+
 // row returns the row of the table.
 func (n *nodeStatus) row() []string {
-	if n.Status == statusUnreachable {
+	if !n.isHeadgate() {
 		return []string{n.Address, n.Status}
 	}
-	const unknown = "–"
+	const none = "–"
 	percent := func(share *float64) string {
 		if share == nil {
-			return unknown
+			return none
 		}
 		return strconv.FormatFloat(*share*100, 'f', 1, 64) + " %"
 	}
-	uptime, rate, p99, redis := unknown, unknown, unknown, n.Redis
+	uptime, rate, p99, redis := none, none, none, n.Redis
 	if n.Uptime != nil {
 		uptime = (time.Duration(*n.Uptime) * time.Second).String()
 	}
@@ -234,7 +260,7 @@ func (n *nodeStatus) row() []string {
 		redis = wording.Count(n.ShardsUnavailable, "circuit") + " open"
 	}
 	return []string{
-		n.Address, n.Status, cmp.Or(n.Version, unknown), uptime, n.Rules + ", " + n.RulesSource, redis, rate, percent(n.Denied), percent(n.Local), p99,
+		n.Address, n.Status, printable(cmp.Or(n.Version, none)), uptime, printable(cmp.Or(n.Rules, unknown)) + ", " + n.RulesSource, printable(redis), rate, percent(n.Denied), percent(n.Local), p99,
 	}
 }
 
@@ -242,7 +268,10 @@ func (n *nodeStatus) row() []string {
 type metrics map[string]*dto.MetricFamily
 
 func scrape(ctx context.Context, base string) (metrics, error) {
-	body, err := fetchOps(ctx, base+"/metrics")
+	code, body, err := fetchOps(ctx, base+"/metrics")
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("%s/metrics: HTTP status %d", base, code)
+	}
 	if err != nil {
 		return nil, err
 	}

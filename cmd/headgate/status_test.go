@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -103,6 +104,31 @@ func TestStatusUnreachable(t *testing.T) {
 	if o := start(t, "status", "--ops", other.URL); o.code != 2 || !strings.Contains(o.out, "is not that of a Headgate server") {
 		t.Errorf("%+v", o)
 	}
+	const build = "headgate_build_info{version=\"v\x1b[2J\"} 1\n"
+	for name, c := range map[string]struct {
+		code              int // of /readyz
+		readyz, metrics   string
+		exit              int
+		contains, missing string
+	}{
+		"a stranger":         {200, `{"status": "ok"}`, "go_goroutines 1\n", 2, "unknown\n\n", "ok"},
+		"an unknown status":  {200, `{"status": "UP"}`, build, 2, "/readyz is not that of a Headgate server", "UP\n"},
+		"a contradiction":    {503, `{"status": "ok", "rules": {"version": "abc"}}`, build, 1, "with HTTP status 503", "  ok "},
+		"missing fields":     {200, `{"status": "ok", "redis": {}}`, build, 0, "unknown, files  unknown", "memory"},
+		"control characters": {200, `{"status": "degraded", "rules": {"version": "a\u001b[2Jb", "problem": "one\ntwo\u009b"}}`, build, 1, `rules: one\ntwo\u009b`, "\x1b"},
+	} {
+		other := newHTTPServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			text := c.metrics
+			if r.URL.Path == "/readyz" {
+				text = c.readyz
+				w.WriteHeader(c.code)
+			}
+			_, _ = w.Write([]byte(text))
+		}))
+		if o := start(t, "status", "--window", "0s", "--ops", other.URL); o.code != c.exit || !strings.Contains(o.out, c.contains) || strings.Contains(o.out, c.missing) {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
 	partial := newHTTPServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -110,7 +136,7 @@ func TestStatusUnreachable(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(`{"status": "ok", "rules": {"version": "abc"}}`))
 	}))
-	if o := start(t, "status", "--ops", partial.URL); o.code != 1 || !strings.Contains(o.out, "metrics are not available: ") || !strings.Contains(o.out, "–") {
+	if o := start(t, "status", "--ops", partial.URL); o.code != 1 || !strings.Contains(o.out, "metrics are not available: ") || !strings.Contains(o.out, "  abc, unknown  unknown  –") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -161,5 +187,25 @@ note: a note
 `
 	if got := r.text(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestControlCharacters checks that texts of a server cannot control the terminal, in reports and in errors.
+func TestControlCharacters(t *testing.T) {
+	t.Parallel()
+	evil := newHTTPServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == adminapi.NodesPath {
+			_, _ = w.Write([]byte(`{"nodes": [{"node": "a\u001b[2J\nb", "problem": "\u009b\u202e"}]}`))
+			return
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"detail": "evil \u001b[2J"}`))
+	}))
+	for _, c := range [][]string{{`a\x1b[2J\nb`, "nodes"}, {`\u009b\u202e`, "nodes"}, {`evil \x1b[2J`, "top", "--once"}, {`evil \x1b[2J`, "denials"}, {`evil \x1b[2J`, "explain", "/"}} {
+		o := start(t, append(c[1:], "--server", evil.URL)...)
+		if !strings.Contains(o.out+o.errors, c[0]) || strings.ContainsAny(o.out+o.errors, "\x1b\u009b\u202e") {
+			t.Errorf("%q: %+v", c, o)
+		}
 	}
 }
