@@ -83,7 +83,7 @@ the hash of the key, which headgate explain shows.`,
 	flags.StringVar(values["api_key"], "api-key", "", "API `KEY`, or its hash: sha256:…")
 	flags.StringVar(values["ip_cidr"], "ip-cidr", "", "`NETWORK` in CIDR notation, such as 192.0.2.0/24")
 	flags.StringVar(values["service_account"], "service-account", "", "`NAME` of the service account")
-	flags.StringVar(&expires, "expires", "", "expiry `TIME`: "+expiryForms+" (default: never)")
+	expiresFlag(flags, &expires, "expiry `TIME`: "+expiryForms+" (default: never)")
 	flags.StringVar(&x.Reason, "reason", "", "`TEXT` for the audit log")
 	return cmd
 }

@@ -88,7 +88,7 @@ the rule has several limits, select one with --limit-name; the others do not cha
 	})
 	flags := cmd.Flags()
 	flags.Int64Var(&burst, "burst", 0, "burst of `N` requests (default: the rule's burst, scaled with the rate)")
-	flags.StringVar(&expires, "expires", "", "expiry `TIME`: "+expiryForms+" (default: never)")
+	expiresFlag(flags, &expires, "expiry `TIME`: "+expiryForms+" (default: never)")
 	flags.StringVar(&o.LimitName, "limit-name", "", "`NAME` of the limit, if the rule has several")
 	flags.StringVar(&o.Reason, "reason", "", "`TEXT` for the audit log")
 	return cmd

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/identity"
@@ -78,6 +81,26 @@ var days = regexp.MustCompile(`^(\d{1,5})d$`)
 
 // expiryForms is how an expiry is given on the command line.
 const expiryForms = "+3d, +72h, 2027-01-01, \"2027-01-01 09:00\" (local time) or 2027-01-01T09:00:00Z"
+
+// expiresFlag adds the flag --expires, which parseExpiry parses.
+func expiresFlag(flags *pflag.FlagSet, expires *string, usage string) {
+	flags.Var((*expiryText)(expires), "expires", usage)
+}
+
+// expiryText is the value of --expires. It must not be empty: an unset variable in a script would mean never.
+type expiryText string
+
+func (*expiryText) Type() string     { return "string" }
+func (e *expiryText) String() string { return string(*e) }
+
+// Set is called only if the flag is given.
+func (e *expiryText) Set(text string) error {
+	if text == "" {
+		return errors.New("write a time, or omit it to never expire")
+	}
+	*e = expiryText(text)
+	return nil
+}
 
 // parseExpiry parses an expiry: a duration from now, with or without a plus, a day or a time in the local zone, or a time with its own
 // zone. An empty text means no expiry: nil.

@@ -90,3 +90,14 @@ func TestParseExpiry(t *testing.T) {
 		}
 	}
 }
+
+// TestEmptyExpiry checks that an unset variable of a script is not taken for "never".
+func TestEmptyExpiry(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"override set r user=ann 5/s", "exempt add r --user ann", "token create ann"} {
+		o := start(t, append(strings.Fields(command), "--server", "http://127.0.0.1:1", "--expires", "")...)
+		if o.code != 2 || !strings.Contains(o.errors, "write a time, or omit it") {
+			t.Errorf("%s: %+v", command, o)
+		}
+	}
+}

@@ -88,7 +88,7 @@ With --tenant, the token is restricted to the data of that tenant.`,
 	}
 	create.Flags().StringVar(&role, "role", string(adminapi.Viewer), "`ROLE` of the token: viewer, editor, admin, self or caller")
 	create.Flags().StringVar(&tenant, "tenant", "", "restrict the token to this `TENANT` (default: all tenants)")
-	create.Flags().StringVar(&expires, "expires", "", "expiry `TIME` of a token in PostgreSQL: "+expiryForms+" (default: never)")
+	expiresFlag(create.Flags(), &expires, "expiry `TIME` of a token in PostgreSQL: "+expiryForms+" (default: never)")
 	serverFlags(create, &o)
 	cmd.AddCommand(create, newTokenList(p), newRemove(p, "token", adminapi.TokensPath))
 	return cmd
