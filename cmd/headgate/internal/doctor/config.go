@@ -1,12 +1,16 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
 
 	"github.com/headgate/headgate/internal/netaddr"
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/config"
 )
 
@@ -42,6 +46,16 @@ func CheckListeners(c *config.Config) []Finding {
 			add(l.name, OK, l.address+" requires client certificates", "")
 		default:
 			add(l.name, OK, l.address+" requires tokens, over TLS", "")
+		}
+	}
+	if file := c.Callers.TokensFile; file != "" {
+		tokens, err := adminapi.ReadTokens(file, slog.New(slog.DiscardHandler))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // a problem of the config
+		case err != nil:
+			add("listen.tokens_file", Problem, err.Error(), "correct that line, or remove it")
+		case !tokens.Has(adminapi.CallerRole):
+			add("listen.tokens_file", Problem, file+" has no token with the role caller: all callers are rejected", "headgate token create NAME --role caller, and append its line to the file")
 		}
 	}
 	switch {

@@ -56,6 +56,28 @@ func TestListeners(t *testing.T) {
 	}
 }
 
+func TestCallerTokens(t *testing.T) {
+	t.Parallel()
+	conf := config.Default()
+	conf.Callers.TokensFile = filepath.Join(t.TempDir(), "callers")
+	for rights, want := range map[string]Status{"": Problem, "viewer": Problem, "admin": Problem, "caller": OK, "nonsense": Problem} {
+		text := "# " + rights
+		if rights != "" {
+			text = strings.Repeat("0", 64) + " nginx " + rights
+		}
+		testenv.NoError(t, os.WriteFile(conf.Callers.TokensFile, []byte(text+"\n"), 0o600))
+		got := OK
+		for _, f := range CheckListeners(conf) {
+			if f.Check == "listen.tokens_file" {
+				got = f.Status
+			}
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", rights, got, want)
+		}
+	}
+}
+
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -144,13 +166,16 @@ func TestCertificate(t *testing.T) {
 	conf.Listen.TLS.CertFile, conf.Listen.TLS.KeyFile = filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	testenv.NoError(t, os.WriteFile(conf.Listen.TLS.CertFile, []byte(pair.CertPEM), 0o600))
 	testenv.NoError(t, os.WriteFile(conf.Listen.TLS.KeyFile, []byte(pair.KeyPEM), 0o600))
-	for later, status := range map[time.Duration]Status{0: OK, 10 * 24 * time.Hour: Warning, 30 * 24 * time.Hour: Problem} {
+	for later, status := range map[time.Duration]Status{0: OK, 10 * 24 * time.Hour: Warning, 18*24*time.Hour + time.Hour: Warning, 30 * 24 * time.Hour: Problem} {
 		findings := CheckFiles(conf, "", now.Add(later))
 		if status == OK {
 			expect(t, findings, "permissions", OK, "")
 			continue
 		}
 		expect(t, findings, "listen.tls.cert_file", status, "expire")
+		if strings.Contains(findings[0].Detail, " 1 days") {
+			t.Error(findings[0].Detail)
+		}
 	}
 }
 
