@@ -394,6 +394,32 @@ func TestDoctorUnavailable(t *testing.T) {
 	}
 }
 
+// TestDoctorWrongAddress checks the remedies for addresses of the wrong kind.
+func TestDoctorWrongAddress(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	ours := testenv.NewCertificate(t, nil, &x509.Certificate{})
+	writeFile(t, in("cert"), ours.CertPEM)
+	writeFile(t, in("key"), ours.KeyPEM)
+	server, port := testenv.Start(t, testenv.Redis), freePort(t)
+	server.Must(t, "CONFIG", "SET", "tls-cert-file", in("cert"), "tls-key-file", in("key"), "tls-ca-cert-file", in("cert"), "tls-auth-clients", "yes", "tls-port", port)
+	encrypted := "127.0.0.1:" + port
+	for _, c := range []struct{ address, check, text string }{
+		{"redis://" + encrypted, "connection", "redis.address: rediss://" + encrypted},
+		{"cluster://" + encrypted, "connection", "redis.tls: {enabled: true}"},
+		{"rediss://" + server.Addr(), "connection", "write redis:// instead of rediss://"},
+		{"rediss://" + encrypted + `", tls: {ca_file: "` + in("cert") + `"}, namespace: "headgate`, "connection", "redis.tls.cert_file and redis.tls.key_file"},
+		{"cluster://" + server.Addr(), "cluster", "redis.address: redis://" + server.Addr()},
+		{"sentinel://" + server.Addr() + "/mymaster", "sentinel", "not a sentinel"},
+		{"sentinel://" + server.Addr() + "/mymaster", "connection", "not a sentinel"},
+	} {
+		expectFinding(t, examineAt(t, 1, c.address), c.check, doctor.Problem, c.text)
+	}
+	server.Must(t, "CONFIG", "SET", "min-replicas-to-write", "1")
+	expectFinding(t, examineAt(t, 1, "redis://"+server.Addr()), "permissions", doctor.Problem, "CONFIG SET min-replicas-to-write 0")
+}
+
 func TestDoctorReplica(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)

@@ -92,6 +92,10 @@ func (c *redisCheck) reportPermissions(address string, denied []string, failed s
 		c.add(address, "permissions", Problem, "the server is a replica and rejects writes: nothing can be charged", "correct redis.address: name the primary, or use sentinel://")
 	case strings.Contains(failed, "MISCONF"):
 		c.add(address, "permissions", Problem, "Redis rejects writes because its last snapshot failed", "see the log of Redis; free the disk")
+	case strings.Contains(failed, "NOREPLICAS"):
+		c.add(address, "permissions", Problem, "Redis rejects writes because it has fewer replicas in sync than min-replicas-to-write: nodes decide by each rule's on_store_failure",
+			"start the missing replicas, or lower the setting: "+c.configSet(address, "min-replicas-to-write", "0"))
+	case isNoCluster(failed): // reported by cluster
 	case failed != "":
 		c.add(address, "permissions", Problem, "a command that nodes need failed: "+failed, "see the log of Redis")
 	}

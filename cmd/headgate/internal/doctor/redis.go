@@ -113,10 +113,15 @@ func (c *redisCheck) connectRemedy(address string, err error) string {
 		return "correct redis.username and the password in redis.password_file"
 	case strings.Contains(text, "NOPERM"):
 		return c.grant(address)
-	case strings.Contains(text, "tls:") || strings.Contains(text, "x509:"):
+	case strings.Contains(text, "x509:"):
 		return "check redis.tls in the config against the certificate of Redis"
-	case strings.Contains(text, "first record does not look like"), strings.Contains(text, "EOF"):
-		return "does Redis require TLS? write rediss:// in redis.address, or the other way round"
+	case isNoSentinel(err):
+		return noSentinelRemedy
+	case strings.Contains(text, "connection refused"):
+	default:
+		if remedy := c.protocolRemedy(address); remedy != "" {
+			return remedy
+		}
 	}
 	return "start Redis, or correct redis.address in the config"
 }

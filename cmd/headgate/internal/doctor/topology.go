@@ -32,6 +32,8 @@ func (c *redisCheck) cluster(ctx context.Context, client rueidis.Client) []shard
 		remedy := "see the log of Redis"
 		if isPermission(err) {
 			remedy = c.grant(c.option.InitAddress[0])
+		} else if isNoCluster(err.Error()) {
+			remedy = "redis.address: redis://" + c.option.InitAddress[0] + ", or name the servers of the Cluster"
 		}
 		c.add("", "cluster", Problem, "its shards cannot be read: "+redact.Text(err.Error()), remedy)
 		return nil
@@ -139,9 +141,21 @@ func (c *redisCheck) sentinels(ctx context.Context) {
 	}
 }
 
+// isNoCluster reports whether an error of Redis says that the server is not part of a Cluster.
+func isNoCluster(text string) bool { return strings.Contains(text, "cluster support disabled") }
+
+// isNoSentinel reports whether a server does not know the commands of sentinels.
+func isNoSentinel(err error) bool { return strings.Contains(err.Error(), "unknown command 'SENTINEL'") }
+
+const noSentinelRemedy = "this is a Redis server and not a sentinel: name the sentinels in redis.address, whose port is 26379 by default, or write redis:// for a server without them"
+
 // sentinel checks one sentinel, and returns the replicas that it knows.
 func (c *redisCheck) sentinel(ctx context.Context, one rueidis.Client, address, set string) (replicas []string) {
 	if err := one.Do(ctx, one.B().Arbitrary("SENTINEL", "CKQUORUM", set).Build()).Error(); err != nil {
+		if isNoSentinel(err) {
+			c.add("", "sentinel", Problem, address+": "+redact.Text(err.Error()), noSentinelRemedy)
+			return nil
+		}
 		c.add("", "sentinel", Problem, address+": no failover is possible: "+redact.Text(err.Error()), "start the other sentinels, or correct the name of the primary in redis.address")
 		return nil
 	}
