@@ -518,6 +518,40 @@ func TestDoctorPostgres(t *testing.T) {
 	expectFinding(t, r, "rules", doctor.Warning, "none are published")
 }
 
+// TestDoctorPostgresRights takes rights from a user, and runs the commands that doctor prints.
+func TestDoctorPostgresRights(t *testing.T) {
+	t.Parallel()
+	db := testenv.StartPostgres(t)
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	use := func(old, with string) {
+		writeFile(t, file, anyPorts+"store: memory\npostgres: {address: \""+strings.Replace(db.URL(), old, with, 1)+"\"}\n")
+	}
+	use("", "")
+	if o := start(t, "migrate", "--config", file); o.code != 0 {
+		t.Fatal(o)
+	}
+	db.Execute(t, `CREATE ROLE "the node" LOGIN`)
+	use("postgres@", "the%20node@")
+	for _, c := range []struct{ set, detail, fix string }{
+		{"SELECT 1", "may not read and change", "GRANT SELECT, "},
+		{"REVOKE INSERT ON rate_limit_nodes FROM \"the node\"", "may not read and change rate_limit_nodes:", "GRANT SELECT, "},
+		{"ALTER DATABASE postgres SET default_transaction_read_only = on", "default_transaction_read_only is on", "ALTER ROLE "},
+	} {
+		db.Execute(t, c.set)
+		f := expectFinding(t, startJSON[doctorReport](t, 1, "doctor", "--config", file), "rights", doctor.Problem, c.detail)
+		if !strings.Contains(f.Remedy, c.fix) {
+			t.Errorf("%+v", f)
+		}
+		command := exec.CommandContext(t.Context(), "bash", "-c", strings.Replace(f.Remedy, "psql ", "psql -U postgres ", 1))
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%s: %s, %v", f.Remedy, out, err)
+		}
+		startJSON[doctorReport](t, 0, "doctor", "--config", file)
+	}
+	use("/postgres?", "/missing?")
+	expectFinding(t, startJSON[doctorReport](t, 1, "doctor", "--config", file), "connection", doctor.Problem, "create the database")
+}
+
 func TestDoctorMemory(t *testing.T) {
 	t.Parallel()
 	_, file := configure(t, "store: memory\n", fivePerHour)

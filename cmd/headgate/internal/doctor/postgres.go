@@ -27,9 +27,14 @@ func CheckPostgres(ctx context.Context, c *config.Config, configFile string) []F
 	}
 	defer db.Close()
 	have, want, err := db.SchemaVersion(ctx)
+	if isMissingPrivilege(err) {
+		if rights := checkRights(ctx, c); len(rights) > 0 {
+			return rights
+		}
+	}
 	if err != nil {
 		return []Finding{finding("connection", Problem, redact.Text(err.Error())+". Nodes keep the rules that they have; one that starts now needs last_good_file",
-			"start PostgreSQL, or correct postgres.address and the password")}
+			postgresRemedy(err))}
 	}
 	all := []Finding{finding("connection", OK, "connected to "+db.Address(), "")}
 	migrate := shellwords.Command("headgate", "migrate", "--config", configFile)
@@ -42,6 +47,9 @@ func CheckPostgres(ctx context.Context, c *config.Config, configFile string) []F
 		all = append(all, finding("schema", Warning, fmt.Sprintf("version %d is newer than this program's %d: older servers keep working, but cannot use what is new", have, want), "upgrade this program"))
 	default:
 		all = append(all, finding("schema", OK, fmt.Sprintf("version %d", have), ""))
+	}
+	if rights := checkRights(ctx, c); len(rights) > 0 {
+		return append(all, rights...)
 	}
 	version, _, _, err := db.CurrentState(ctx)
 	switch {
