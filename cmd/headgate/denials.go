@@ -170,7 +170,7 @@ func (r *denialsReport) notes() []string {
 
 // decidedBy describes each decision path.
 var decidedBy = map[headgate.Path]string{
-	headgate.PathStore:  "by the shared counter",
+	headgate.PathStore:  "by the counter",
 	headgate.PathLease:  "locally, from units leased in advance",
 	headgate.PathCache:  "locally, from a recently cached denial",
 	headgate.PathLocal:  "locally, by the local fallback share: Redis unavailable",
@@ -226,6 +226,11 @@ func denialReason(d *denials.Record) string {
 		return "Redis unavailable, and the rule's on_store_failure is deny"
 	}
 	reason := fmt.Sprintf("%s remaining, cost %s", wording.Number(max(d.Remaining, 0)), wording.Number(d.Cost))
+	if count, _, ok := strings.Cut(d.Limit, " concurrent"); ok && d.RetryAfter == nil {
+		if n, err := strconv.ParseInt(count, 10, 64); err == nil && d.Cost <= n {
+			return reason + "; until a request in flight ends"
+		}
+	}
 	if d.RetryAfter == nil {
 		return reason + "; more than the limit ever grants"
 	}

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server/denials"
 )
 
 // denialsServer starts a server that returns a fixed response. lastQuery returns the query of the last request.
@@ -94,5 +97,16 @@ func TestDenialsIncomplete(t *testing.T) {
 	address, _ := denialsServer(t, `{}`)
 	if o := start(t, "denials", "--server", address); o.code != 2 || !strings.Contains(o.errors, "not headgate's admin API") {
 		t.Errorf("%+v", o)
+	}
+}
+
+// TestDenialOfConcurrency checks the reason if requests in flight use up a limit: it is not known when they end.
+func TestDenialOfConcurrency(t *testing.T) {
+	t.Parallel()
+	for cost, want := range map[int64]string{1: "0 remaining, cost 1; until a request in flight ends", 3: "0 remaining, cost 3; more than the limit ever grants"} {
+		got := denialText(&denials.Record{Rule: "slots", Limit: "2 concurrent, lease 1m", Count: 1, Cost: cost, Path: headgate.PathStore})
+		if !strings.Contains(got, want) || !strings.Contains(got, "decided  by the counter,") {
+			t.Error(got)
+		}
 	}
 }
