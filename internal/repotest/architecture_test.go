@@ -106,26 +106,29 @@ var architecture = map[string]arrows{
 	"examples/llm/model": {notRoot: true},
 	"cmd/headgate": {
 		code: []string{
-			"cmd/headgate/internal/doctor", "cmd/headgate/internal/envoyconfig", "examples", "identity", "internal/redact", "internal/server",
+			"cmd/headgate/internal/doctor", "cmd/headgate/internal/envoyconfig", "cmd/headgate/internal/shellwords", "examples", "identity",
+			"internal/redact", "internal/server",
 			"internal/server/adminapi", "internal/server/adminclient", "internal/server/config", "internal/server/denials",
 			"internal/server/explain", "internal/server/offenders", "internal/server/rulediff", "internal/server/tracing",
 			"internal/server/wording", "internal/yamldoc", "memstore", "redisstore", "ruledoc",
-			"github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/spf13/cobra", "go.yaml.in/yaml/v3",
+			"github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3",
 			"golang.org/x/term",
 		},
 		tests: []string{
 			"client", "internal/console", "internal/redisclient", "internal/server/pgrules", "internal/testenv", "proto/headgate/check/v1",
-			"github.com/prometheus/client_golang", "github.com/spf13/pflag", "go.uber.org/goleak", "golang.org/x/net", "google.golang.org/grpc",
+			"github.com/prometheus/client_golang", "go.uber.org/goleak", "golang.org/x/net", "google.golang.org/grpc",
 			"google.golang.org/protobuf",
 		},
 	},
 	"cmd/headgate/internal/doctor": {
 		code: []string{
-			"internal/netaddr", "internal/redact", "internal/redisclient", "internal/server", "internal/server/config",
-			"internal/server/listen", "internal/server/wording", "redisstore", "github.com/redis/rueidis",
+			"cmd/headgate/internal/shellwords", "internal/netaddr", "internal/redact", "internal/redisclient", "internal/server",
+			"internal/server/adminapi", "internal/server/config", "internal/server/listen", "internal/server/wording", "redisstore",
+			"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 		},
 		tests: []string{"internal/testenv"},
 	},
+	"cmd/headgate/internal/shellwords": {notRoot: true},
 	"cmd/headgate/internal/envoyconfig": {
 		code:  []string{"internal/yamldoc", "ruledoc"},
 		tests: []string{"memstore"},

@@ -11,19 +11,19 @@ import (
 const protocolTimeout = time.Second
 
 // protocolRemedy returns what to do if a server answers, but with or without TLS other than the config says. It returns "" if that is not
-// the reason. The errors of the client do not tell: the server closes the connection, or waits.
+// the reason. The errors of the client do not say it: the server closes the connection, or waits.
 func (c *redisCheck) protocolRemedy(address string) string {
 	if address == "" {
 		return ""
 	}
-	encrypted, asked := speaksTLS(address)
+	encrypted, requested := speaksTLS(address)
 	ours := c.option.TLSConfig
 	switch {
 	case encrypted && ours == nil && c.option.ForceSingleClient:
 		return "the server requires TLS: redis.address: rediss://" + address + ", and redis.tls.ca_file unless the certificate is from a public authority"
 	case encrypted && ours == nil:
 		return "the server requires TLS: redis.tls: {enabled: true}, and redis.tls.ca_file unless the certificate is from a public authority"
-	case encrypted && asked && len(ours.Certificates) == 0:
+	case encrypted && requested && len(ours.Certificates) == 0:
 		return "the server requires a client certificate: set redis.tls.cert_file and redis.tls.key_file"
 	case !encrypted && ours != nil && speaksRedis(address):
 		return "the server does not use TLS: write redis:// instead of rediss:// in redis.address, and remove redis.tls; or enable TLS in Redis"
@@ -32,13 +32,13 @@ func (c *redisCheck) protocolRemedy(address string) string {
 }
 
 // speaksTLS reports whether a server has TLS, and whether it asks for a certificate.
-func speaksTLS(address string) (encrypted, asked bool) {
+func speaksTLS(address string) (encrypted, requested bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), protocolTimeout)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // nothing is sent
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			asked = true
+			requested = true
 			return &tls.Certificate{}, nil
 		},
 	}}
@@ -46,7 +46,7 @@ func speaksTLS(address string) (encrypted, asked bool) {
 	if err == nil {
 		_ = conn.Close()
 	}
-	return err == nil || asked, asked
+	return err == nil || requested, requested
 }
 
 // speaksRedis reports whether a server answers a command without TLS, be it with an error.
