@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -25,7 +26,7 @@ const timeout = 20 * time.Second
 type world struct {
 	t         testing.TB
 	binary    string
-	examples  string // directory of the examples
+	examples  string // directory of the examples; "" means those of the repository
 	app       *application
 	addresses map[string]string // addresses in the examples, and their replacements
 	config    string            // of Headgate
@@ -36,7 +37,7 @@ type world struct {
 // newWorld starts Headgate with the edited config and rules of the example. edits are pairs of old and new text.
 func newWorld(t testing.TB, binary string, edits ...string) *world {
 	t.Helper()
-	w := &world{t: t, binary: binary, examples: filepath.Join("..", "..", "examples"), app: newApplication(t)}
+	w := &world{t: t, binary: binary, app: newApplication(t)}
 	w.addresses = map[string]string{
 		"127.0.0.1:6379": testenv.Start(t, testenv.Redis).Addr(),
 		"127.0.0.1:8080": testenv.FreeAddress(t),
@@ -73,7 +74,7 @@ func (w *world) start() {
 // render copies an example with replaced addresses and edits, and returns the directory.
 func (w *world) render(example string, edits ...string) (dir string) {
 	w.t.Helper()
-	from := filepath.Join(w.examples, example)
+	from := filepath.Join(cmp.Or(w.examples, "../../examples"), example)
 	entries, err := os.ReadDir(from)
 	if err != nil {
 		w.t.Fatal(err)
