@@ -189,3 +189,16 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 }
+
+// TestCompletionOfUnknownShell checks that a script that asks for the completion of another shell notices.
+func TestCompletionOfUnknownShell(t *testing.T) {
+	t.Parallel()
+	if o := start(t, "completion", "tcsh"); o.code != 2 || !strings.Contains(o.errors, `unknown command "tcsh"`) {
+		t.Errorf("%+v", o)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if o := start(t, "completion", shell); o.code != 0 || !strings.Contains(o.out, "headgate") {
+			t.Errorf("%+v", o)
+		}
+	}
+}

@@ -23,6 +23,9 @@ type starter struct {
 	next []string
 }
 
+// application is a stand-in for the application that the gateways forward requests to.
+const application = "python3 -m http.server 9000 --bind 127.0.0.1 # or your application, on port 9000"
+
 var (
 	configFile = [2]string{"config.yaml", "gateways/headgate.yaml"}
 	rulesFile  = [2]string{"rules.yaml", "gateways/rules.yaml"}
@@ -30,20 +33,20 @@ var (
 
 var starters = []starter{
 	{"caddy", "Caddy asks before it forwards a request", [][2]string{configFile, rulesFile, {"Caddyfile", "caddy/Caddyfile"}}, []string{
-		"caddy run --config Caddyfile", "curl -i http://127.0.0.1:8003/",
+		application, "caddy run --config Caddyfile", "curl -i http://127.0.0.1:8003/",
 	}},
 	{"envoy", "Envoy asks by its rate limit filter", [][2]string{configFile, rulesFile, {"envoy.yaml", "envoy/envoy.yaml"}}, []string{
-		"envoy -c envoy.yaml", "curl -i http://127.0.0.1:8004/",
+		application, "envoy -c envoy.yaml", "curl -i http://127.0.0.1:8004/",
 	}},
 	{"haproxy", "HAProxy asks by a Lua script", [][2]string{
 		configFile, rulesFile, {"haproxy.cfg", "haproxy/haproxy.cfg"}, {"headgate.lua", "haproxy/headgate.lua"},
-	}, []string{"haproxy -f haproxy.cfg", "curl -i http://127.0.0.1:8002/"}},
+	}, []string{application, "haproxy -f haproxy.cfg", "curl -i http://127.0.0.1:8002/"}},
 	{"library", "a Go program limits its own requests, without a server", [][2]string{rulesFile, {"main.go", "library/main.go"}}, []string{
 		"go mod init example && go mod tidy", "go run .", "curl -i http://127.0.0.1:8090/",
 	}},
 	{"nginx", "nginx asks by auth_request", [][2]string{
 		configFile, rulesFile, {"headgate.conf", "nginx/headgate.conf"}, {"nginx.conf", "nginx/nginx.conf"},
-	}, []string{`nginx -p "$(mktemp -d)" -c "$PWD/nginx.conf" -e stderr`, "curl -i http://127.0.0.1:8001/"}},
+	}, []string{application, `nginx -p "$(mktemp -d)" -c "$PWD/nginx.conf" -e stderr`, "curl -i http://127.0.0.1:8001/"}},
 	{"service", "programs ask by the check API", [][2]string{configFile, rulesFile}, []string{
 		`curl http://127.0.0.1:8080/v1/check --json '{"attributes": {"ip": "192.0.2.1", "method": "GET", "path": "/"}}'`,
 	}},
@@ -138,7 +141,7 @@ func (s *starter) write(dir string) (*initReport, error) {
 	r.OK = true
 	r.Next = append(r.Next, "headgate rules validate "+rulesFile[0])
 	if hasConfig {
-		r.Next = append(r.Next, "headgate doctor --config "+configFile[0], "headgate serve --config "+configFile[0])
+		r.Next = append(r.Next, "redis-server # unless Redis runs at redis.address of "+configFile[0], "headgate doctor --config "+configFile[0], "headgate serve --config "+configFile[0])
 	}
 	r.Next = append(r.Next, s.next...)
 	return r, nil

@@ -25,6 +25,10 @@ func TestInit(t *testing.T) {
 			if err != nil || len(entries) != len(s.files) || len(r.Files) != len(s.files) || len(r.Next) < 2 {
 				t.Fatalf("%+v, %v, %v", r, entries, err)
 			}
+			next, usesConfig := strings.Join(r.Next, "\n"), s.name != "library"
+			if strings.Contains(next, "redis-server #") != usesConfig || strings.Contains(next, "http.server 9000") != (usesConfig && s.name != "service") {
+				t.Errorf("%+v", r.Next)
+			}
 			for _, command := range r.Next {
 				if words, ok := strings.CutPrefix(command, "headgate "); ok {
 					if err := checkCommandLine(strings.Fields(words), true); err != nil {

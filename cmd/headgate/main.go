@@ -40,6 +40,12 @@ func (p *program) run(ctx context.Context, args []string) error {
 	root.SetArgs(args)
 	root.SetOut(p.out)
 	root.SetErr(p.out)
+	root.InitDefaultCompletionCmd() // which would be added without the conventions
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			applyConventions(cmd)
+		}
+	}
 	return root.ExecuteContext(ctx)
 }
 
