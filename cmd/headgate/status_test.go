@@ -111,7 +111,7 @@ func TestStatusUnreachable(t *testing.T) {
 		exit              int
 		contains, missing string
 	}{
-		"another program":    {200, `{"status": "ok"}`, "go_goroutines 1\n", 2, "unknown\n\n", "ok"},
+		"another service":    {200, `{"status": "ok"}`, "go_goroutines 1\n", 2, "unknown\n\n", "ok"},
 		"an unknown status":  {200, `{"status": "UP"}`, build, 2, "/readyz is not that of a Headgate server", "UP\n"},
 		"a contradiction":    {503, `{"status": "ok", "rules": {"version": "abc"}}`, build, 1, "with HTTP status 503", "  ok "},
 		"missing fields":     {200, `{"status": "ok", "redis": {}}`, build, 0, "unknown, files  unknown", "memory"},

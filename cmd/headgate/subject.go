@@ -93,7 +93,7 @@ type expiryText string
 func (*expiryText) Type() string     { return "string" }
 func (e *expiryText) String() string { return string(*e) }
 
-// Set parses the value of a flag that is given.
+// Set sets the value. It is called only if the flag is given.
 func (e *expiryText) Set(text string) error {
 	if text == "" {
 		return errors.New("write a time, or omit it to never expire")

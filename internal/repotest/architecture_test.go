@@ -133,6 +133,7 @@ var architecture = map[string]arrows{
 		code:  []string{"internal/yamldoc", "ruledoc"},
 		tests: []string{"memstore"},
 	},
+	"cmd/headgate/internal/shellwords": {},
 	"proto/headgate/check/v1": {
 		code:    []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
 		tests:   []string{"github.com/bufbuild/protocompile"},

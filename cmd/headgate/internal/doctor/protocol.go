@@ -11,12 +11,12 @@ import (
 const protocolTimeout = time.Second
 
 // protocolRemedy returns what to do if a server answers, but with or without TLS other than the config says. It returns "" if that is not
-// the reason. The errors of the client do not say it: the server closes the connection, or waits.
-func (c *redisCheck) protocolRemedy(address string) string {
+// the reason. The errors of the client do not show it: the server closes the connection, or waits.
+func (c *redisCheck) protocolRemedy(ctx context.Context, address string) string {
 	if address == "" {
 		return ""
 	}
-	encrypted, requested := speaksTLS(address)
+	encrypted, requested := speaksTLS(ctx, address)
 	ours := c.option.TLSConfig
 	switch {
 	case encrypted && ours == nil && c.option.ForceSingleClient:
@@ -25,15 +25,15 @@ func (c *redisCheck) protocolRemedy(address string) string {
 		return "the server requires TLS: redis.tls: {enabled: true}, and redis.tls.ca_file unless the certificate is from a public authority"
 	case encrypted && requested && len(ours.Certificates) == 0:
 		return "the server requires a client certificate: set redis.tls.cert_file and redis.tls.key_file"
-	case !encrypted && ours != nil && speaksRedis(address):
+	case !encrypted && ours != nil && speaksRedis(ctx, address):
 		return "the server does not use TLS: write redis:// instead of rediss:// in redis.address, and remove redis.tls; or enable TLS in Redis"
 	}
 	return ""
 }
 
-// speaksTLS reports whether a server has TLS, and whether it asks for a certificate.
-func speaksTLS(address string) (encrypted, requested bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), protocolTimeout)
+// speaksTLS reports whether a server has TLS, and whether it requests a certificate.
+func speaksTLS(ctx context.Context, address string) (encrypted, requested bool) {
+	ctx, cancel := context.WithTimeout(ctx, protocolTimeout)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // nothing is sent
@@ -50,8 +50,9 @@ func speaksTLS(address string) (encrypted, requested bool) {
 }
 
 // speaksRedis reports whether a server answers a command without TLS, be it with an error.
-func speaksRedis(address string) bool {
-	conn, err := net.DialTimeout("tcp", address, protocolTimeout)
+func speaksRedis(ctx context.Context, address string) bool {
+	dialer := net.Dialer{Timeout: protocolTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false
 	}

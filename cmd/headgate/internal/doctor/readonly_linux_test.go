@@ -33,7 +33,7 @@ func TestReadOnlyMount(t *testing.T) {
 	if out, err := mount.CombinedOutput(); err != nil {
 		t.Skipf("this host does not allow mounts: %s", out)
 	}
-	again := exec.CommandContext(t.Context(), "unshare", "--map-root-user", "--mount", "sh", "-c",
+	again := exec.CommandContext(t.Context(), "unshare", "--map-root-user", "--mount", "sh", "-c", //nolint:gosec // this test
 		`mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$2" -test.run '^TestReadOnlyMount$'`, "sh", dir, os.Args[0])
 	again.Env = append(os.Environ(), variable+"="+dir)
 	if out, err := again.CombinedOutput(); err != nil {

@@ -60,7 +60,7 @@ func CheckRedis(ctx context.Context, r Redis) []Finding {
 	client, err := rueidis.NewClient(c.option)
 	if err != nil {
 		c.add("", "connection", Problem, fmt.Sprintf("cannot connect: %s. Until Redis answers, nodes decide by each rule's on_store_failure", redact.Text(err.Error())),
-			c.connectRemedy(c.first(), err))
+			c.connectRemedy(ctx, c.first(), err))
 		return c.findings
 	}
 	defer client.Close()
@@ -104,7 +104,7 @@ func (c *redisCheck) first() string {
 }
 
 // connectRemedy returns what to do about a failed connection to a server.
-func (c *redisCheck) connectRemedy(address string, err error) string {
+func (c *redisCheck) connectRemedy(ctx context.Context, address string, err error) string {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "NOAUTH"):
@@ -119,7 +119,7 @@ func (c *redisCheck) connectRemedy(address string, err error) string {
 		return noSentinelRemedy
 	case strings.Contains(text, "connection refused"):
 	default:
-		if remedy := c.protocolRemedy(address); remedy != "" {
+		if remedy := c.protocolRemedy(ctx, address); remedy != "" {
 			return remedy
 		}
 	}
@@ -135,7 +135,7 @@ func (c *redisCheck) server(ctx context.Context, address string, client rueidis.
 			c.grant(address))
 		info = nil
 	case err != nil:
-		c.add(address, "connection", Problem, "does not answer: "+redact.Text(err.Error()), c.connectRemedy(address, err))
+		c.add(address, "connection", Problem, "does not answer: "+redact.Text(err.Error()), c.connectRemedy(ctx, address, err))
 		return false
 	case info["role"] == "slave":
 		return false

@@ -11,7 +11,7 @@ import (
 const rights = "+@read +@write +@scripting +@pubsub +@connection -@dangerous +time +info +role +cluster|slots +cluster|shards"
 
 // grant returns the command that gives the user all rights of a node: with some of them, the next missing one is found only by the next
-// examination. It adds a selector, which leaves the others, and is valid also for users with all keys or channels.
+// examination. It adds a selector, which revokes nothing, and is valid also for users with all keys or channels.
 func (c *redisCheck) grant(address string) string {
 	user := c.option.Username
 	if user == "" {

@@ -193,7 +193,7 @@ func (c *redisCheck) replica(ctx context.Context, address string) {
 		one.Close()
 	}
 	if err != nil {
-		c.add("", "replica", Problem, address+" cannot be used after a failover: "+redact.Text(err.Error()), "create the user on every server, replicas included: "+c.connectRemedy(address, err))
+		c.add("", "replica", Problem, address+" cannot be used after a failover: "+redact.Text(err.Error()), "create the user on every server, replicas included: "+c.connectRemedy(ctx, address, err))
 		return
 	}
 	c.add("", "replica", OK, address+" accepts the user", "")
