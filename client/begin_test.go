@@ -392,7 +392,7 @@ func TestBeginRandomly(t *testing.T) {
 	running.Wait()
 	f.expect("nothing is in use", 0)
 	t.Logf("%d of %d requests had units", held.Load(), requests)
-	if held.Load() < requests/10 {
+	if held.Load() < requests/100 { // fewer, the busier the machine is
 		t.Errorf("%d of %d requests had units", held.Load(), requests)
 	}
 }

@@ -65,9 +65,7 @@ func openWithClock(t testing.TB, address, namespace string, edit func(string) st
 	}
 	s.start()
 	t.Cleanup(s.Close)
-	if err := s.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	awaitReady(t, s)
 	target := storetest.Target{Store: s, SetTime: func(now time.Time) { client.now.Store(now.UnixMicro()) }}
 	if s.cluster {
 		target.Group = func(subject headgate.Subject) int { return int(s.slot(subject)) }
@@ -83,10 +81,20 @@ func open(t testing.TB, address string) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	if err := s.Ready(t.Context()); err != nil {
+	awaitReady(t, s)
+	return s
+}
+
+// awaitReady waits until a store is connected. On a machine that stalls, an attempt to connect may time out.
+func awaitReady(t testing.TB, s *Store) {
+	t.Helper()
+	err := s.Ready(t.Context())
+	for tries := 0; err != nil && strings.Contains(err.Error(), "timeout") && tries < 20; tries++ {
+		err = s.Ready(t.Context())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s
 }
 
 // startServer, startSentinels and startCluster start servers, and check at the end of the test that every counter has a TTL.

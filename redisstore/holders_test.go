@@ -33,9 +33,7 @@ func TestHolders(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(store.Close)
-		if err := store.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		awaitReady(t, store)
 		stores = append(stores, store)
 	}
 	before := time.Now()

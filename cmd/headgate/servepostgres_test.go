@@ -19,7 +19,7 @@ func TestServePostgres(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.yaml")
 	writeFile(t, config, fmt.Sprintf(`listen: {http: "127.0.0.1:0", grpc: off, ops: "127.0.0.1:0", admin: off}
-redis: {address: "redis://%s"}
+redis: {address: "redis://%s", deadline: 1s}
 postgres: {address: %q}
 last_good_file: %s
 `, redis.Addr(), postgres.URL(), filepath.Join(dir, "kept")))

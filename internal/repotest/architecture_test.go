@@ -128,7 +128,6 @@ var architecture = map[string]arrows{
 		},
 		tests: []string{"internal/testenv"},
 	},
-	"cmd/headgate/internal/shellwords": {notRoot: true},
 	"cmd/headgate/internal/envoyconfig": {
 		code:  []string{"internal/yamldoc", "ruledoc"},
 		tests: []string{"memstore"},
