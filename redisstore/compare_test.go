@@ -86,6 +86,20 @@ func TestSuite(t *testing.T) {
 	}
 }
 
+// TestKnownSeeds repeats a comparison that failed once: a credit followed an observing charge on the same log, and two slots denied.
+func TestKnownSeeds(t *testing.T) {
+	t.Parallel()
+	testenv.Long(t)
+	address, _ := topologies["redis cluster"](t)
+	for namespace := range 5 { // decides which slots subjects are in
+		target := openWithClock(t, address, fmt.Sprint("seed-", namespace), nil)
+		c := storetest.Comparison{Charges: shortComparison, Seed: 17382068082587258094, Algorithm: headgate.SlidingLog}
+		if err := storetest.Compare(target, c); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestSmallChunks compares logs with much smaller chunks than in production, and concurrency limits with shorter replies.
 func TestSmallChunks(t *testing.T) {
 	t.Parallel()

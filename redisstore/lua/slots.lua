@@ -63,7 +63,7 @@ elseif kind == 5 then
 else
   local fits = not full and p1 - used >= minOrMark
   changed = fits and maxUnits > 0
-  if pass == 2 then
+  if pass > 1 then
     changed = changed and fitted[i] and kind == 1 and twin == denier
   elseif kind == 1 then
     fitted[i], secondPass = fits, true

@@ -85,7 +85,7 @@ local released = ''              -- the part of the reply for released holds
 local newHolds = 0
 local cuts                       -- by the first charge on a log: times at which not to merge entries in the reply
 local mixedLog                   -- a credit follows another charge on the same log
-local dryRun                     -- {states, writes, newExpiry} of the first pass, if the second one only adds cuts
+local dryRun                     -- {states, writes, newExpiry, newHolds, denier} of the pass before one that only adds cuts
 
 -- Functions for several holds and for chunks, and in logs for logs. Most calls need none of them.
 local stored, get, put, logs
@@ -116,7 +116,7 @@ if ARGV[3] then logs = (function()
   -- logs.lua
 end)() end
 
-for pass = 1, 2 do
+for pass = 1, 3 do
   for i = 1, n do
     local key, op, kind, twin, first, minOrMark, maxUnits, p1, p2, p3, p4 = decode('<BBBBBdddddd', blob, i * 59 - 52)
     local span, tick = 0, 0
@@ -439,13 +439,14 @@ for pass = 1, 2 do
       if expires > (newExpiry[key] or 0) then newExpiry[key] = expires end
     end
   end
-  if pass == 2 then
-    if dryRun then states, writes, newExpiry, denier = dryRun[1], dryRun[2], dryRun[3], 0 end
-  elseif denier == 0 then
+  if dryRun then
+    states, writes, newExpiry, newHolds, denier = dryRun[1], dryRun[2], dryRun[3], dryRun[4], dryRun[5]
+    break
+  elseif denier == 0 or pass == 2 then
     if not mixedLog then break end
-    -- If another group denies the request, the credit applies to the log without the charges before it. The second pass adds the
-    -- cut for that case.
-    dryRun, denier = {states, writes, newExpiry}, -1
+    -- If another group denies the request, too, the credit applies to the log without the charges and observers before it. The next
+    -- pass adds the cut for that case.
+    dryRun, denier = {states, writes, newExpiry, newHolds, denier}, -1
     states, writes, newExpiry = {}, {}, {}
   else
     -- Denied: record nothing, except refunds, credits, forced charges, releases and an observer whose twin alone denied.
