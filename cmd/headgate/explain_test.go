@@ -67,6 +67,9 @@ func TestExplainRedis(t *testing.T) {
 	var first outcome
 	for range 3 { // explain charges nothing
 		first = start(t, args...)
+		for tries := 0; strings.Contains(first.errors, "i/o timeout") && tries < 20; tries++ {
+			first = start(t, args...) // a machine that stalls
+		}
 		want := regexp.MustCompile(`^429: denied by login-by-ip; retry after [1-6]?\d s\n(?s:.*)` +
 			regexp.QuoteMeta(address) + `, at 20(?s:.*)\n  login-by-ip  10/minute, fixed_window  ip=2001:db8::/64  10 of 10` +
 			` +in [1-6]?\d s +denied for [1-6]?\d s\n` +

@@ -280,7 +280,7 @@ func TestOperateCounters(t *testing.T) {
 	t.Parallel()
 	o := startControlPlane(t)
 	operateJSON[planReport](o, 0, "rules", "apply", "--yes", o.file("rules.yaml", `rules:
-  - {id: search, by: [tenant], limit: 100/hour, algorithm: fixed_window}
+  - {id: search, by: [tenant], limit: 100/hour, algorithm: fixed_window, strict: true} # no leases, which return units later
   - {id: month, by: [tenant], limit: {quota: 1000, calendar: month}, mode: shadow}
   - {id: all, by: [], limit: 10000/hour, algorithm: fixed_window}
   - {id: login, by: [tenant, user], limits: {day: 50/day, peak: 5/second}}
