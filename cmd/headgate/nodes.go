@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,13 +33,30 @@ Exit codes:
 		Example: "  headgate nodes --server https://gate:8083 --token-file token",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, c *adminclient.Client, _ []string) (report, error) {
-		list, err := c.Nodes(ctx)
+		r, err := listNodes(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		r := nodesReport{list.Version, list.Revision, append([]adminapi.Node{}, list.Nodes...)}
-		return &r, failUnless(!slices.ContainsFunc(r.Nodes, func(n adminapi.Node) bool { return n.Behind || n.Problem != "" }))
+		return r, failUnless(r.behind() == 0)
 	})
+}
+
+func listNodes(ctx context.Context, c *adminclient.Client) (*nodesReport, error) {
+	list, err := c.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &nodesReport{list.Version, list.Revision, append([]adminapi.Node{}, list.Nodes...)}, nil
+}
+
+// behind returns the number of nodes that do not run the latest version, or report a problem.
+func (r *nodesReport) behind() (count int) {
+	for _, n := range r.Nodes {
+		if n.Behind || n.Problem != "" {
+			count++
+		}
+	}
+	return count
 }
 
 // silentSeconds is the age of a report from which on a node is shown as not seen. Nodes report every few seconds.
@@ -48,7 +64,6 @@ const silentSeconds = 30
 
 func (r *nodesReport) text() string {
 	rows := [][]string{{"NODE", "VERSION", "LAST SEEN", "STATUS"}}
-	behind := 0
 	for _, n := range r.Nodes {
 		status := "ok"
 		switch {
@@ -61,12 +76,9 @@ func (r *nodesReport) text() string {
 		case n.AgeSeconds > silentSeconds:
 			status = "not seen: stopped, or cannot write to PostgreSQL"
 		}
-		if n.Problem != "" || n.Behind {
-			behind++
-		}
 		lastSeen := time.Duration(n.AgeSeconds * float64(time.Second)).Round(time.Second)
 		rows = append(rows, []string{printable(n.Name), number(n.Version), lastSeen.String() + " ago", status})
 	}
-	return fmt.Sprintf("rules version %d; %s, %d behind\n", r.RulesVersion, wording.Count(len(r.Nodes), "node"), behind) +
+	return fmt.Sprintf("rules version %d; %s, %d behind\n", r.RulesVersion, wording.Count(len(r.Nodes), "node"), r.behind()) +
 		wording.Table("", rows...)
 }

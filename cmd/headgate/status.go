@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/wording"
@@ -105,11 +104,7 @@ func (o *statusOptions) controlPlane(ctx context.Context) (*nodesReport, error) 
 		return nil, err
 	}
 	defer c.Close()
-	list, err := c.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &nodesReport{list.Version, list.Revision, append([]adminapi.Node{}, list.Nodes...)}, nil
+	return listNodes(ctx, c)
 }
 
 // judge derives the overall status, and the notes.
@@ -138,7 +133,7 @@ func (r *statusReport) judge(controlProblem error) {
 	if known > len(r.Nodes) {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d servers share this Redis, and %d of them were asked: name the others with --ops", known, reachable))
 	}
-	if r.ControlPlane != nil && slices.ContainsFunc(r.ControlPlane.Nodes, func(n adminapi.Node) bool { return n.Behind || n.Problem != "" }) {
+	if r.ControlPlane != nil && r.ControlPlane.behind() > 0 {
 		r.Status = statusDegraded
 	}
 	_, responded := errors.AsType[*adminclient.StatusError](controlProblem)
