@@ -14,6 +14,12 @@ func IsLoopback(host string) bool {
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
+// IsReachable reports whether other hosts can reach a listener at an address with a port. It is false if the listener is off.
+func IsReachable(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && !IsLoopback(host)
+}
+
 // PeerNetwork returns the network that identifies a peer: its IPv4 address, or its IPv6 /64, because one host usually has all of it.
 // The result is invalid if remote, an address and port, is not an IP address.
 func PeerNetwork(remote string) netip.Prefix {

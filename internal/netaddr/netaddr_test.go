@@ -15,6 +15,18 @@ func TestIsLoopback(t *testing.T) {
 	}
 }
 
+func TestIsReachable(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]bool{
+		":8080": true, "0.0.0.0:8080": true, "[::]:0": true, "gate.example:80": true,
+		"127.0.0.1:8080": false, "[::1]:8080": false, "localhost:8080": false, "": false, "0.0.0.0": false,
+	} {
+		if got := IsReachable(address); got != want {
+			t.Errorf("%q: %v", address, got)
+		}
+	}
+}
+
 func TestPeerName(t *testing.T) {
 	t.Parallel()
 	for remote, want := range map[string]string{

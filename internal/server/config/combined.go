@@ -129,8 +129,7 @@ func (d *decoder) checkCallers(c *Config) {
 	for _, l := range []struct{ key, address, instead string }{
 		{"listen.http", c.Listen.HTTP, Default().Listen.HTTP}, {"listen.grpc", c.Listen.GRPC, Default().Listen.GRPC},
 	} {
-		host, _, err := net.SplitHostPort(l.address)
-		d.badIf(err == nil && !netaddr.IsLoopback(host), l.key, "is reachable from other hosts, and any of them could exhaust "+
+		d.badIf(netaddr.IsReachable(l.address), l.key, "is reachable from other hosts, and any of them could exhaust "+
 			"the limits of any client: write listen.tokens_file, or listen.tls with client_ca_file, or listen.open: true if only "+
 			"your own services can reach it; or listen on "+l.instead)
 	}
@@ -138,8 +137,7 @@ func (d *decoder) checkCallers(c *Config) {
 
 // checkAdmin prevents the admin API, which can lift any limit, from being open to a network.
 func (d *decoder) checkAdmin(c *Config) {
-	host, _, err := net.SplitHostPort(c.Listen.Admin)
-	if err != nil || netaddr.IsLoopback(host) {
+	if !netaddr.IsReachable(c.Listen.Admin) {
 		return
 	}
 	var needs []string

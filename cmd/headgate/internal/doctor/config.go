@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/netip"
 	"strings"
 
@@ -34,7 +33,7 @@ func CheckListeners(c *config.Config) []Finding {
 		switch {
 		case l.address == "":
 			add(l.name, OK, "off", "")
-		case !isReachable(l.address):
+		case !netaddr.IsReachable(l.address):
 			add(l.name, OK, l.address+": only this host", "")
 		case l.refunds && c.Callers.Open:
 			add(l.name, Problem, l.address+" is open, and its callers may refund: any host that reaches it can cancel out any limit", "remove "+l.name+" from listen.allow_refunds")
@@ -61,7 +60,7 @@ func CheckListeners(c *config.Config) []Finding {
 	switch {
 	case c.Listen.Ops == "":
 		add("ops", Warning, "off: no health checks, no metrics, no headgate status", "listen.ops: "+config.Default().Listen.Ops)
-	case isReachable(c.Listen.Ops):
+	case netaddr.IsReachable(c.Listen.Ops):
 		add("ops", OK, c.Listen.Ops+" has no credentials by design: let only Prometheus and load balancers reach it", "")
 	default:
 		add("ops", OK, c.Listen.Ops+": only this host", "")
@@ -72,20 +71,14 @@ func CheckListeners(c *config.Config) []Finding {
 		add("admin", OK, "off: no headgate explain, top, denials or override for this server", "")
 	case !tokens:
 		add("admin", OK, "off, because no tokens are configured: no headgate explain, top, denials or override for this server", "")
-	case isReachable(c.Listen.Admin) && !certificates:
+	case netaddr.IsReachable(c.Listen.Admin) && !certificates:
 		add("admin", OK, c.Listen.Admin+" requires tokens, over TLS: let only operators reach it", "")
-	case isReachable(c.Listen.Admin):
+	case netaddr.IsReachable(c.Listen.Admin):
 		add("admin", OK, c.Listen.Admin+" requires tokens and client certificates", "")
 	default:
 		add("admin", OK, c.Listen.Admin+": only this host, with tokens", "")
 	}
 	return all
-}
-
-// isReachable reports whether other hosts can reach an address.
-func isReachable(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	return err == nil && !netaddr.IsLoopback(host)
 }
 
 // CheckIdentity examines which forwarded addresses are trusted. byAddress is whether a rule counts by the address of clients.
@@ -94,7 +87,7 @@ func CheckIdentity(c *config.Config, byAddress bool) []Finding {
 		return Finding{Section: SectionIdentity, Check: "trusted_proxies", Status: status, Detail: detail, Remedy: remedy}
 	}
 	if hops := c.Identity.TrustedHops; hops > 0 {
-		if c.Callers.Open && isReachable(c.Listen.HTTP) {
+		if c.Callers.Open && netaddr.IsReachable(c.Listen.HTTP) {
 			return []Finding{finding(Problem, fmt.Sprintf("trusted_hops is %d and listen.http is open: any host that reaches it can claim any address", hops),
 				"identity.trusted_proxies: [NETWORK OF YOUR PROXIES]")}
 		}
