@@ -123,8 +123,8 @@ var architecture = map[string]arrows{
 	"cmd/headgate/internal/doctor": {
 		code: []string{
 			"cmd/headgate/internal/shellwords", "internal/netaddr", "internal/redact", "internal/redisclient", "internal/server",
-			"internal/server/adminapi", "internal/server/config", "internal/server/listen", "internal/server/wording", "redisstore",
-			"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
+			"internal/server/adminapi", "internal/server/config", "internal/server/listen", "internal/server/pgrules",
+			"internal/server/wording", "redisstore", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 		},
 		tests: []string{"internal/testenv"},
 	},

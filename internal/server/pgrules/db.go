@@ -97,16 +97,14 @@ func SchemaVersion() int64 {
 	return version
 }
 
-// SchemaVersion returns the version of the tables, which is 0 if there are none, and the version that Migrate would create. It changes
-// nothing.
-func (db *DB) SchemaVersion(ctx context.Context) (current, latest int64, err error) {
-	latest = SchemaVersion()
-	err = db.pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+migrationsTable+" WHERE is_applied").Scan(&current)
+// AppliedSchema returns the version of the tables, which is 0 if there are none. It changes nothing.
+func (db *DB) AppliedSchema(ctx context.Context) (version int64, err error) {
+	err = db.pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+migrationsTable+" WHERE is_applied").Scan(&version)
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == undefinedTable {
-		return 0, latest, nil
+		return 0, nil
 	}
-	return current, latest, db.explain(err)
+	return version, db.explain(err)
 }
 
 // Migrate migrates the tables to the schema that this version needs. All nodes may run it at once: one migrates, the others wait.

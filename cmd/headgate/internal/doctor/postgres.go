@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/redact"
 	"github.com/headgate/headgate/internal/server"
 	"github.com/headgate/headgate/internal/server/config"
+	"github.com/headgate/headgate/internal/server/pgrules"
 )
 
 // postgresTimeout bounds all checks of PostgreSQL.
@@ -26,9 +28,9 @@ func CheckPostgres(ctx context.Context, c *config.Config, configFile string) []F
 		return []Finding{finding("connection", Problem, redact.Text(err.Error()), "correct postgres in the config")}
 	}
 	defer db.Close()
-	have, want, err := db.SchemaVersion(ctx)
-	if isMissingPrivilege(err) {
-		if rights := checkRights(ctx, c); len(rights) > 0 {
+	have, err := db.AppliedSchema(ctx)
+	if errors.Is(err, pgrules.ErrReadOnly) { // the user may not even read
+		if rights := checkRights(ctx, db, c); len(rights) > 0 {
 			return rights
 		}
 	}
@@ -38,7 +40,7 @@ func CheckPostgres(ctx context.Context, c *config.Config, configFile string) []F
 	}
 	all := []Finding{finding("connection", OK, "connected to "+db.Address(), "")}
 	migrate := shellwords.Command("headgate", "migrate", "--config", configFile)
-	switch {
+	switch want := pgrules.SchemaVersion(); {
 	case have == 0:
 		return append(all, finding("schema", Problem, "there is no schema: the server cannot load rules", migrate))
 	case have < want:
@@ -48,7 +50,7 @@ func CheckPostgres(ctx context.Context, c *config.Config, configFile string) []F
 	default:
 		all = append(all, finding("schema", OK, fmt.Sprintf("version %d", have), ""))
 	}
-	if rights := checkRights(ctx, c); len(rights) > 0 {
+	if rights := checkRights(ctx, db, c); len(rights) > 0 {
 		return append(all, rights...)
 	}
 	version, _, _, err := db.CurrentState(ctx)
