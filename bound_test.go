@@ -37,10 +37,12 @@ func scenarios(t *testing.T) []scenario {
 	window := func(a headgate.Algorithm, n int64, w time.Duration) headgate.Limit {
 		return headgate.Limit{Algorithm: a, Count: n, Window: w}
 	}
-	aligned := func(align headgate.Align) headgate.Limit {
-		l := window(headgate.FixedWindow, 20, time.Second)
-		l.Align = align
+	align := func(l headgate.Limit, to headgate.Align) headgate.Limit {
+		l.Align = to
 		return l
+	}
+	aligned := func(to headgate.Align) headgate.Limit {
+		return align(window(headgate.FixedWindow, 20, time.Second), to)
 	}
 	berlin := zone(t, "Europe/Berlin")
 	anchored := headgate.Quota(20, headgate.Month, berlin)
@@ -53,6 +55,8 @@ func scenarios(t *testing.T) []scenario {
 		{"leaky bucket", window(headgate.LeakyBucket, 20, time.Second), 2 * time.Second, time.Second, 20 + 20, 0.95},
 		{"sliding window", window(headgate.SlidingWindow, 40, time.Second), 0, time.Second, 80, 0.95},
 		{"sliding window with coarse ticks", window(headgate.SlidingWindow, 40, time.Hour), 0, time.Hour, 80, 0.95},
+		{"sliding window on the clock", align(window(headgate.SlidingWindow, 40, time.Second), headgate.OnClock), 0, time.Second, 80, 0.95},
+		{"sliding window on the clock, spread", align(window(headgate.SlidingWindow, 40, time.Hour), headgate.OnClockSpread), 0, time.Hour, 80, 0.95},
 		{"sliding log", window(headgate.SlidingLog, 20, time.Second), 0, time.Second, 20, 1},
 		{"fixed window from the first charge", aligned(headgate.FromFirst), 0, time.Second, 40, 0.95},
 		{"fixed window on the clock", aligned(headgate.OnClock), 0, time.Second, 40, 0.95},

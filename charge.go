@@ -27,6 +27,12 @@ type Charge struct {
 	Subject Subject
 	Counter Counter
 	Limit   Limit
+	// Whole is the limit of which Limit is this region's share; zero if the limit is not shared. Store wrappers use it, and a leaky
+	// bucket grants no larger cost at once than its part of the whole count.
+	Whole Limit
+	// Absent is how many units a counter that does not exist counts as used, because the store may have lost it; at most MaxCost. A
+	// refund and limits other than token buckets and windows on the clock or the calendar ignore it.
+	Absent int64
 	// Cost is how many units to take, at most MaxCost. 0 makes the charge a peek.
 	Cost int64
 	// AtLeast accepts fewer units than Cost, down to this many; 0 requires all of Cost.
@@ -38,9 +44,11 @@ type Charge struct {
 	// Twin is the counter, on the same subject, of the limit that this observing charge is a candidate for: a denial by the twin
 	// does not prevent the charge from being recorded. 0 means none.
 	Twin Counter
-	// Strict, Critical and OnStoreFailure are copied from the rule. Store wrappers use them; a store that counts ignores them.
+	// Strict, Critical, OnStoreFailure and Regions are copied from the rule. Store wrappers use them; a store that counts ignores them.
+	// Regions is EachRegion if there is only one, and for a concurrency limit.
 	Strict, Critical bool
 	OnStoreFailure   OnStoreFailure
+	Regions          Regions
 	// Hold sets the units aside for this long instead of recording them, at most MaxHold. The end is rounded up by at most an
 	// eighth of Hold or a 64th of a second. Held units are unavailable to other charges and do not leak until a charge releases
 	// them or the hold expires. A leaky bucket and a sliding log cannot hold units: they record them at once.
@@ -60,6 +68,10 @@ type Charge struct {
 	// and then from the weight of the previous window, so that usage drops by as many units. A leaky bucket shortens its queue:
 	// requests allowed before keep their delay, and the next request may be served at the same time as them.
 	Credit bool
+	// Within bounds a credit in time, in microseconds since 1970 on the store's clock: for a window it is when the window began that the
+	// credit belongs to, and in any other window nothing is given back; for a bucket it is the last time at which units are given back.
+	// 0 means no bound. Other limits ignore it.
+	Within int64
 	// Refund gives back Cost units that an earlier charge on this counter took, as far as they still count. Each receipt may be
 	// refunded once. The refund is recorded whether or not the rest of the call is granted.
 	Refund Receipt
@@ -99,7 +111,7 @@ func (c *Charge) Undo(r *Result) (Charge, bool) {
 	}
 	back := Charge{
 		Subject: c.Subject, Counter: c.Counter, Limit: c.Limit,
-		Strict: c.Strict, Critical: c.Critical, OnStoreFailure: c.OnStoreFailure,
+		Strict: c.Strict, Critical: c.Critical, OnStoreFailure: c.OnStoreFailure, Regions: c.Regions,
 	}
 	switch {
 	case c.Limit.Algorithm == Concurrency:

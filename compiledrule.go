@@ -333,6 +333,9 @@ func (r *Rule) checkRest(bad func(...string) func(string, ...any)) {
 	if r.MaxDelay > 0 && !r.uses(LeakyBucket) {
 		bad("max_delay")("only a leaky_bucket delays requests, and the rule has none: add algorithm: leaky_bucket")
 	}
+	if r.Regions == HomeRegion && r.uses(Concurrency) {
+		bad("regions")("home: not supported with a concurrency limit, whose units a node must renew in its own region: write each or shared")
+	}
 	for _, e := range []struct {
 		key    string
 		value  uint8
@@ -340,6 +343,7 @@ func (r *Rule) checkRest(bad func(...string) func(string, ...any)) {
 	}{
 		{"mode", uint8(r.Mode), modeNames},
 		{"on_missing", uint8(r.OnMissing), onMissingNames},
+		{"regions", uint8(r.Regions), regionsNames},
 		{"on_store_failure", uint8(r.OnStoreFailure), onStoreFailureNames},
 		{"on_hold_expiry", uint8(r.OnHoldExpiry), onHoldExpiryNames},
 		{"expose", uint8(r.Expose), exposeNames},

@@ -121,6 +121,10 @@ func TestCompileRejects(t *testing.T) {
 		{func(r *headgate.Rule) { r.MaxDelay = time.Second }, "max_delay: only a leaky_bucket delays requests"},
 		{func(r *headgate.Rule) { r.Mode = 3 }, "mode: 3: must be 0 to 2"},
 		{func(r *headgate.Rule) { r.OnMissing = 3 }, "on_missing: 3: must be 0 to 2"},
+		{func(r *headgate.Rule) { r.Regions = 3 }, "regions: 3: must be 0 to 2"},
+		{func(r *headgate.Rule) {
+			r.Regions, r.Limit = headgate.HomeRegion, headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Window: time.Minute}
+		}, "regions: home: not supported with a concurrency limit, whose units a node must renew in its own region: write each or shared"},
 		{func(r *headgate.Rule) { r.OnStoreFailure = 3 }, "on_store_failure: 3: must be 0 to 2"},
 		{func(r *headgate.Rule) { r.Expose = 3 }, "expose: 3: must be 0 to 2"},
 		{many(headgate.PerHour(1), headgate.MaxWeight), "limits: weight 65: must be at most 64, which a store decides in one step"},

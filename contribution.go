@@ -31,6 +31,7 @@ func (r *Rule) checkBorrowed(bad func(...string) func(string, ...any)) {
 		{"max_delay", r.MaxDelay != 0},
 		{"priority", r.Priority != 0},
 		{"enforce_percent", r.EnforcePercent != 0},
+		{"regions", r.Regions != EachRegion},
 		{"on_store_failure", r.OnStoreFailure != FailLocal},
 		{"on_hold_expiry", r.OnHoldExpiry != ReleaseHold},
 		{"strict", r.Strict},

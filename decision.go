@@ -79,6 +79,8 @@ type LimitDecision struct {
 	// Rule is the rule's ID. Name is the limit's name, empty for Rule.Limit.
 	Rule, Name string
 	Limit      Limit
+	// Share is this region's share of Limit; zero if regions do not share it. The result is that of the share.
+	Share Limit
 	// Subject and Counter identify the counter that was charged. Cost is the cost in units; it is negative if Commit gave units
 	// back.
 	Subject Subject

@@ -10,6 +10,7 @@ import (
 // evaluation is the pooled scratch space of one request, or of several requests that are decided together.
 type evaluation struct {
 	set      *RuleSet
+	share    func(Subject, *Limit) Limit // of the region; nil if there is only one
 	view     view
 	found    []int32
 	subjects []knownSubject
@@ -55,7 +56,7 @@ type knownSubject struct {
 
 // prepare finds the rules of a request and appends their charges. Its error is ErrUnknownRule.
 func (ev *evaluation) prepare(l *Limiter, set *RuleSet, req Request) error {
-	ev.set = set
+	ev.set, ev.share = set, l.share
 	ev.denied = false
 	ev.found, ev.contributions = ev.found[:0], ev.contributions[:0]
 	if req.Rule != "" {
@@ -175,13 +176,30 @@ func (ev *evaluation) charge(lookup *exceptionLookup, n int32, subject Subject, 
 			continue
 		}
 		c, a := ev.add()
-		c.Subject, c.Limit, c.Cost, c.MaxDelay, c.Observe = subject, to, cost, rule.MaxDelay, !enforced
+		c.Subject, c.Cost, c.MaxDelay, c.Observe = subject, cost, rule.MaxDelay, !enforced
+		ev.setLimit(c, rule, to)
 		c.Strict, c.Critical, c.OnStoreFailure = rule.Strict, rule.Critical, rule.OnStoreFailure
 		a.rule, a.limit, a.origin, a.exposed, a.missing = n, int32(i), origin, exposed, missing
 		c.Counter = limit.counters[c.Limit.Algorithm]
 		if limit.hasCandidate && a.origin == FromRule && !ev.skips(&limit.candidate, rule) {
-			ev.addCandidate(limit)
+			ev.addCandidate(rule, limit)
 		}
+	}
+}
+
+// setLimit sets the limit of a charge: the region's share of it if regions share it. An override may replace the limit of a rule with a
+// HomeRegion by a concurrency limit, which is counted in each region.
+func (ev *evaluation) setLimit(c *Charge, rule *compiledRule, limit Limit) {
+	c.Limit = limit
+	if rule.Regions == EachRegion || ev.share == nil {
+		return
+	}
+	if rule.Regions == SharedRegions {
+		c.Whole = limit
+		c.Limit = ev.share(c.Subject, &c.Whole) // a pointer to limit would move it to the heap
+	}
+	if c.Regions = rule.Regions; limit.Algorithm == Concurrency {
+		c.Regions = EachRegion
 	}
 }
 
@@ -209,12 +227,13 @@ func (ev *evaluation) skips(l *Limit, rule *compiledRule) bool {
 }
 
 // addCandidate appends a charge on the candidate of the limit whose charge was appended last.
-func (ev *evaluation) addCandidate(limit *compiledLimit) {
+func (ev *evaluation) addCandidate(rule *compiledRule, limit *compiledLimit) {
 	last := len(ev.charges) - 1
 	c, a := ev.add()
 	*c, *a = ev.charges[last], ev.info[last]
 	c.Twin, c.Observe = c.Counter, true
-	c.Limit, c.Counter = limit.candidate, limit.candidateCounters[limit.candidate.Algorithm]
+	c.Counter = limit.candidateCounters[limit.candidate.Algorithm]
+	ev.setLimit(c, rule, limit.candidate)
 	a.origin, a.exposed = FromCandidate, false
 }
 
@@ -354,14 +373,17 @@ func (ev *evaluation) decisionOf(from, to int, path Path, exempt []string) Decis
 		d.Limits = d.Limits[:len(d.Limits)+1]
 		l := &d.Limits[len(d.Limits)-1]
 		l.Rule, l.Name, l.Limit, l.Origin = rule.ID, rule.limits[a.limit].name, c.Limit, a.origin
+		if c.Whole.Count > 0 {
+			l.Limit, l.Share = c.Whole, c.Limit
+		}
 		l.Subject, l.Counter, l.Cost = c.Subject, c.Counter, c.Cost
 		l.Enforced, l.Exposed, l.Held, l.Missing = !c.Observe, a.exposed, c.Holds(), a.missing
 		l.Metered = rule.Meter && a.limit == 0 && a.origin != FromCandidate && !a.repeated
 		l.Result = *result
 		if forced := &ev.results[a.overdraft]; a.overdraft > 0 && forced.Err == nil {
 			l.Cost, l.Granted, l.Remaining, l.ResetAfter = ev.charges[a.overdraft].Cost, forced.Granted, forced.Remaining, forced.ResetAfter
-			if l.RetryAfter > 0 && l.Limit.Algorithm == TokenBucket { // the forced units must refill as well
-				l.RetryAfter += time.Duration(float64(forced.Granted) * float64(l.Limit.Window) / float64(l.Limit.Count))
+			if l.RetryAfter > 0 && c.Limit.Algorithm == TokenBucket { // the forced units must refill as well
+				l.RetryAfter += time.Duration(float64(forced.Granted) * float64(c.Limit.Window) / float64(c.Limit.Count))
 			}
 		}
 		if a.missing != "" {

@@ -277,8 +277,12 @@ func (ev *evaluation) peek(ctx context.Context, store Store) (Decision, error) {
 		charges[i].Strict = true
 	}
 	for _, k := range ev.subjects { // includes every subject that is charged
-		veto.Subject = k.subject
+		veto.Subject, veto.Regions = k.subject, EachRegion
 		charges = append(charges, veto)
+		if ev.hasHome(k.subject) {
+			veto.Regions = HomeRegion
+			charges = append(charges, veto)
+		}
 	}
 	results := make([]Result, len(charges))
 	err := take(ctx, store, charges, results)
@@ -287,4 +291,9 @@ func (ev *evaluation) peek(ctx context.Context, store Store) (Decision, error) {
 		ev.fail(ctx, store)
 	}
 	return ev.decision(ev.path()), err
+}
+
+// hasHome reports whether a charge on the subject is decided by the subject's home region.
+func (ev *evaluation) hasHome(subject Subject) bool {
+	return slices.ContainsFunc(ev.charges, func(c Charge) bool { return c.Regions == HomeRegion && c.Subject == subject })
 }

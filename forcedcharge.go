@@ -32,9 +32,10 @@ func (t *Terms) record(live, settled *State, now int64) int64 {
 	case t.bucket():
 		settled.Time, settled.Used = live.Time, live.Used
 		t.drain(settled, at)
-	case fresh && at+t.Window > now && (t.Algorithm == SlidingWindow || t.Algorithm == FixedWindow && !t.Aligned):
+	case t.Aligned || !fresh:
+	case at+t.Window > now && (t.Algorithm == SlidingWindow || t.Algorithm == FixedWindow):
 		settled.Time = at
-	case fresh && t.Algorithm == SlidingWindow:
+	case t.Algorithm == SlidingWindow:
 		settled.Time = at + t.Window
 	}
 	used, before := settled.Used, t.Algorithm == SlidingWindow && t.Age > 0 && at < settled.Time
@@ -62,9 +63,9 @@ func (t *Terms) counts(s *State, at, now int64) bool {
 	switch {
 	case t.bucket() || t.Age == 0:
 		return true
-	case t.Aligned:
+	case t.Algorithm == FixedWindow && t.Aligned:
 		return at >= t.Start
-	case t.Algorithm == SlidingWindow && s.Expires == 0:
+	case t.Algorithm == SlidingWindow && s.Expires == 0 && !t.Aligned:
 		return at+2*t.Window > now
 	case t.Algorithm == SlidingWindow:
 		return at >= s.Time-t.Window

@@ -15,7 +15,7 @@ func TestSince(t *testing.T) {
 	start := time.Unix(2_000_000_000, 0)
 	for a := headgate.TokenBucket; a <= headgate.SlidingLog; a++ {
 		for _, align := range []headgate.Align{headgate.FromFirst, headgate.OnClockSpread} {
-			if align != headgate.FromFirst && a != headgate.FixedWindow {
+			if align != headgate.FromFirst && a != headgate.FixedWindow && a != headgate.SlidingWindow {
 				continue
 			}
 			c := headgate.Charge{

@@ -68,7 +68,10 @@ func (g generator) number(limit int64) int64 { return (g.Int64() >> (8 * g.IntN(
 func (g generator) limit() headgate.Limit {
 	l := headgate.Limit{Algorithm: headgate.Algorithm(g.IntN(5))}
 	g.renumber(&l)
-	if l.Algorithm == headgate.FixedWindow {
+	switch l.Algorithm {
+	case headgate.SlidingWindow:
+		l.Align = headgate.Align(g.IntN(3))
+	case headgate.FixedWindow:
 		switch kind := g.IntN(8); {
 		case kind < 3:
 			l.Align = headgate.Align(kind)

@@ -53,11 +53,12 @@ var algorithmNames = [...]string{"token_bucket", "leaky_bucket", "fixed_window",
 // String returns the algorithm's name in rule files: "token_bucket".
 func (a Algorithm) String() string { return nameOf(algorithmNames[:], a) }
 
-// Align is when a fixed window begins.
+// Align is when a fixed or sliding window begins.
 type Align uint8
 
 const (
-	// FromFirst begins a window with the first charge after the last window ended.
+	// FromFirst begins a window with the first charge after the last window ended, and the second window of a sliding window when the
+	// first one ends.
 	FromFirst Align = iota
 	// OnClock begins windows at multiples of Window since the Unix epoch, for all subjects at the same time.
 	OnClock
@@ -75,7 +76,7 @@ func (a Align) String() string { return nameOf(alignNames, a) }
 type Limit struct {
 	// Algorithm is how the limit counts; the zero value is TokenBucket.
 	Algorithm Algorithm
-	// Align is when a fixed window begins.
+	// Align is when a fixed or sliding window begins.
 	Align Align
 	// Calendar makes a fixed window follow a calendar minute, hour, day, week or month; Window must then be 0.
 	Calendar Calendar
@@ -208,8 +209,8 @@ func (l *Limit) validate() error {
 	if l.Calendar != NoCalendar {
 		return l.validateCalendar()
 	}
-	if l.Algorithm != FixedWindow && l.Align != FromFirst {
-		return fmt.Errorf("align: only fixed_window has an alignment, not %s", l.Algorithm)
+	if l.Algorithm != FixedWindow && l.Algorithm != SlidingWindow && l.Align != FromFirst {
+		return fmt.Errorf("align: only fixed_window and sliding_window have an alignment, not %s", l.Algorithm)
 	}
 	if l.Align > OnClockSpread {
 		return fmt.Errorf("align %d: must be 0 to %d", l.Align, OnClockSpread)

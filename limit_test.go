@@ -28,6 +28,7 @@ func TestValidate(t *testing.T) {
 		{headgate.Limit{Algorithm: headgate.SlidingLog, Count: 1_000, Window: time.Second}, ""},
 		{headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 1_000_000_000, Window: 1_001 * time.Microsecond}, ""},
 		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Window: time.Second, Align: headgate.OnClockSpread}, ""},
+		{headgate.Limit{Algorithm: headgate.SlidingWindow, Count: 1, Window: time.Second, Align: headgate.OnClock}, ""},
 		{headgate.Quota(1_000_000_000, headgate.Month, nil), ""},
 		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Week, AnchorDay: 7}, ""},
 		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Calendar: headgate.Month, AnchorDay: 31}, ""},
@@ -44,7 +45,7 @@ func TestValidate(t *testing.T) {
 		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Window: time.Second + 1}, "window 1.000000001s: must be a multiple of 1µs"},
 		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 0, Window: time.Second}, "count 0: must be 1 to 1000000000"},
 		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Window: time.Second, Burst: 2}, "burst 2: only token_bucket has a burst, not concurrency"},
-		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Window: time.Second, Align: 1}, "align: only fixed_window has an alignment, not concurrency"},
+		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Window: time.Second, Align: 1}, "align: only fixed_window and sliding_window have an alignment, not concurrency"},
 		{headgate.Limit{Algorithm: headgate.Concurrency, Count: 1, Calendar: headgate.Day}, "calendar: only fixed_window can follow a calendar, not concurrency"},
 		{headgate.Limit{Count: 1, Window: time.Second, Burst: -1}, "burst -1: must be 1 to 1000000000"},
 		{headgate.Limit{Count: 1, Window: time.Second, Burst: 1_000_000_001}, "burst 1000000001: must be 1 to 1000000000"},
@@ -58,7 +59,7 @@ func TestValidate(t *testing.T) {
 		{headgate.Per(1, time.Second+time.Nanosecond), "window 1.000000001s: must be a multiple of 1µs"},
 		{headgate.Per(1_000_001, time.Millisecond), "rate 1000001 per 1ms: must be at most 1000000000 per second"},
 		{headgate.Per(999_999_937, 366*day-time.Microsecond), "rate 999999937 per 8783h59m59.999999s: cannot be counted exactly: use a rounder count or a window of whole seconds"},
-		{headgate.Limit{Count: 1, Window: time.Second, Align: headgate.OnClock}, "align: only fixed_window has an alignment, not token_bucket"},
+		{headgate.Limit{Count: 1, Window: time.Second, Align: headgate.OnClock}, "align: only fixed_window and sliding_window have an alignment, not token_bucket"},
 		{headgate.Limit{Algorithm: headgate.FixedWindow, Count: 1, Window: time.Second, Align: 3}, "align 3: must be 0 to 2"},
 		{headgate.Limit{Count: 1, Window: time.Second, TimeZone: time.UTC}, "time zone and anchor day: only valid with a calendar: set Calendar"},
 		{headgate.Limit{Count: 1, Window: time.Second, AnchorDay: 1}, "time zone and anchor day: only valid with a calendar: set Calendar"},
@@ -200,6 +201,7 @@ func TestLimitString(t *testing.T) {
 		"5/month in Europe/Berlin from day 15": anchored,
 		"3/hour, fixed_window on the clock":    {Algorithm: headgate.FixedWindow, Count: 3, Window: time.Hour, Align: headgate.OnClock},
 		"3/hour, fixed_window on the clock, spread": {Algorithm: headgate.FixedWindow, Count: 3, Window: time.Hour, Align: headgate.OnClockSpread},
+		"3/hour, sliding_window on the clock":       {Algorithm: headgate.SlidingWindow, Count: 3, Window: time.Hour, Align: headgate.OnClock},
 	} {
 		if err := limit.Validate(); err != nil {
 			t.Errorf("%s: %v", want, err)

@@ -36,6 +36,7 @@ type core struct {
 	global      Subject // subject of rules with one counter for all requests
 	evaluations sync.Pool
 	slots       *slotKeeper
+	share       func(Subject, *Limit) Limit // nil if there is only one region
 }
 
 // Options configure a Limiter. The zero value is valid.
@@ -44,6 +45,9 @@ type Options struct {
 	// derives the key that signs reservation tokens. Without it, tokens are signed with the store's key if the store is a Signer.
 	// All nodes must use the same secret; changing it resets all counters.
 	Secret []byte
+	// Share returns this region's share of a limit of a rule with SharedRegions, for example Fraction.Share; nil if there is only one
+	// region. It is called for each request and must be fast and safe for concurrent use.
+	Share func(Subject, *Limit) Limit
 	// Clock returns the time by which overrides and exemptions expire; nil means the system clock. Counting uses the store's clock.
 	Clock func() time.Time
 }
@@ -65,6 +69,7 @@ func NewLimiter(store Store, rules *RuleSet, options Options) *Limiter {
 	l.exceptions = newExceptions(l.subjects, options.Clock)
 	l.evaluations.New = func() any { return &evaluation{} }
 	l.slots = newSlotKeeper(store)
+	l.share = options.Share
 	l.rules.Store(rules)
 	return l
 }

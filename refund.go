@@ -11,7 +11,7 @@ func (t *Terms) refund(live, settled *State, r Receipt, now int64) (units int64,
 		t.removeFromBucket(settled, back, now)
 		return back / scale, back > 0
 	case FixedWindow, SlidingWindow:
-		if r.Mark != settled.Time && (!t.Aligned || r.Mark < t.Start) {
+		if r.Mark != settled.Time && (t.Algorithm == SlidingWindow || !t.Aligned || r.Mark < t.Start) {
 			return 0, false // its window has ended
 		}
 		units = min(t.MaxUnits, settled.Used)
@@ -25,7 +25,7 @@ func (t *Terms) refund(live, settled *State, r Receipt, now int64) (units int64,
 // credit removes units from a settled state, no matter which charge took them, and returns how many whole units it removed. Held
 // units stay held.
 func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
-	if t.MaxUnits == 0 || s.Used == 0 && (t.Algorithm != SlidingWindow || s.Prev == 0) {
+	if t.MaxUnits == 0 || t.outside(s, now) || s.Used == 0 && (t.Algorithm != SlidingWindow || s.Prev == 0) {
 		return 0, false
 	}
 	switch t.Algorithm {
@@ -46,6 +46,21 @@ func (t *Terms) credit(s *State, now int64) (units int64, given bool) {
 	default:
 		units = creditLog(s, t.MaxUnits)
 		return units, units > 0
+	}
+}
+
+// outside reports whether a credit is too late for a bucket, or belongs to another window than the current one. If the clock was set
+// back, an aligned fixed window has units of a later one, to which no credit belongs.
+func (t *Terms) outside(s *State, now int64) bool {
+	switch {
+	case t.Within == 0:
+		return false
+	case t.bucket():
+		return now > t.Within
+	case t.Algorithm == FixedWindow && t.Aligned:
+		return t.Within != t.Start || s.Time >= t.End
+	default:
+		return t.Within != s.Time
 	}
 }
 

@@ -42,6 +42,9 @@ func TestRefund(t *testing.T) {
 		{"sliding window", of(headgate.SlidingWindow, 0), second, 58 * second, 6, 4, 60},
 		{"sliding window, over in between", of(headgate.SlidingWindow, 0), 60 * second, second, 0, 4, 54},
 		{"sliding window, over", of(headgate.SlidingWindow, 0), second, 59 * second, 0, 0, 50},
+		{"sliding window on the clock", of(headgate.SlidingWindow, headgate.OnClock), second, 58 * second, 6, 4, 60},
+		{"sliding window on the clock, over in between", of(headgate.SlidingWindow, headgate.OnClock), 60 * second, second, 0, 4, 54},
+		{"sliding window on the clock, over", of(headgate.SlidingWindow, headgate.OnClock), second, 59 * second, 0, 0, 50},
 		// A log refunds the charge's own entry.
 		{"sliding log", of(headgate.SlidingLog, 0), second, 58 * second, 6, 4, 60},
 		{"sliding log, both in one entry", of(headgate.SlidingLog, 0), 0, 0, 6, 4, 60},

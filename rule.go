@@ -68,6 +68,8 @@ type Rule struct {
 	// EnforcePercent enforces the rule for this percentage of the subjects, always the same ones, and shadows it for the others;
 	// 0 means all subjects.
 	EnforcePercent int
+	// Regions is how the rule counts if several regions decide requests; see Options.Share.
+	Regions Regions
 	// OnStoreFailure is what the rule does while the store is unavailable.
 	OnStoreFailure OnStoreFailure
 	// OnHoldExpiry is what happens to the units of a reservation that is neither committed nor cancelled before its hold expires.

@@ -69,6 +69,7 @@ func otherValue(t *testing.T, of reflect.Type) reflect.Value {
 	t.Helper()
 	for _, value := range []any{
 		headgate.PerDay(7),
+		headgate.SharedRegions,
 		[]string{"ip"},
 		headgate.Match{Path: "/x"},
 		headgate.Cost{Default: 2},

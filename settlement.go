@@ -146,7 +146,8 @@ func settlement(parts []reserved, cost func(*reserved) int64, claim claim, now i
 	charges = make([]Charge, len(parts))
 	for i := range parts {
 		p := &parts[i]
-		nothing := Charge{Subject: p.Subject, Counter: p.Counter, Limit: p.Limit, Force: true}
+		nothing := p.charge()
+		nothing.Force = true
 		c := p.settle(cost(p))
 		switch late := p.RefundBefore > 0 && p.RefundBefore <= now*1_000_000; {
 		case claim == claimedBefore, c.refunds() && late:
@@ -187,7 +188,7 @@ const maxCommitRatio = 10
 
 // settle returns the charge that ends one part of a reservation at its actual cost.
 func (p *reserved) settle(cost int64) Charge {
-	c := Charge{Subject: p.Subject, Counter: p.Counter, Limit: p.Limit}
+	c := p.charge()
 	switch units := p.Receipt.Units; {
 	case p.Held && units > 0:
 		c.Release, c.Cost = p.Receipt, cost
@@ -197,6 +198,15 @@ func (p *reserved) settle(cost int64) Charge {
 		c.Force, c.Cost = true, cost-units
 	default:
 		c.Refund, c.Cost = p.Receipt, units-cost
+	}
+	return c
+}
+
+// charge returns a charge on the counter of the part.
+func (p *reserved) charge() Charge {
+	c := Charge{Subject: p.Subject, Counter: p.Counter, Limit: p.Limit}
+	if p.Home {
+		c.Regions = HomeRegion
 	}
 	return c
 }

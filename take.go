@@ -26,6 +26,9 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 		return
 	}
 	live := s.live(now)
+	if t.Absent > 0 && live.Expires == 0 {
+		t.presume(&live, now)
+	}
 	settled := live // the state at now
 	t.settle(&settled, now)
 	changed := false
@@ -92,6 +95,15 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 		r.Receipt.Mark, r.Receipt.Time, r.Receipt.Back = settled.Used, settled.Time, settled.Prev
 		r.Receipt.Empty = now + int64(r.ResetAfter/time.Microsecond)
 	}
+}
+
+// presume sets the state of a counter that does not exist to what it counts as: Absent units, used now.
+func (t *Terms) presume(s *State, now int64) {
+	s.Time = now
+	if t.Algorithm == SlidingWindow {
+		s.Time = t.Start
+	}
+	t.add(s, t.Absent, now)
 }
 
 // settle advances a state to now: it drains the bucket, rolls the window, and drops expired log entries, holds and holders.

@@ -8,7 +8,7 @@ import (
 // Terms are the numbers of a charge that the arithmetic uses: Limit.Take computes with them, and a store that decides in another
 // language passes them to its translation of Limit.Take. Times are whole microseconds since 1970, and spans whole microseconds.
 type Terms struct {
-	// Algorithm is the limit's algorithm. Aligned is true for fixed windows that follow the clock or the calendar.
+	// Algorithm is the limit's algorithm. Aligned is true for windows that follow the clock or the calendar.
 	Algorithm Algorithm
 	Aligned   bool
 	// At least MinUnits must fit, and up to MaxUnits of what fits are taken; MaxUnits is 0 for a peek. A refund or a credit
@@ -29,6 +29,10 @@ type Terms struct {
 	// Mark is the mark of a refund's receipt, or the number of the hold to release. If the rate of a token bucket was lowered since
 	// the charge, the mark is capped at what drains at the new rate until the time at which it would have drained at the old rate.
 	Mark int64
+	// Within is when the window began that a credit belongs to, or the last time at which a bucket may be credited; 0 means any.
+	Within int64
+	// Absent is how many units a token bucket or an aligned window that does not exist counts as used.
+	Absent int64
 	// Own is how much of a token bucket's Mark consists of the refund's own units, in millionths.
 	Own int64
 	// Window is the span of a window or log, or the lease of a concurrency limit, and Offset the shift of the subject's aligned windows.
@@ -69,8 +73,13 @@ func (t *Terms) read(c *Charge, now int64) bool {
 		t.Mark = c.Refund.Mark
 	case c.always():
 		t.MaxUnits = max(0, min(c.Cost, MaxCost))
-		if c.credits() && t.MaxUnits == MaxCost {
-			t.MaxUnits = maxBack
+		if c.credits() {
+			if l.Algorithm != SlidingLog {
+				t.Within = min(max(0, c.Within), maxTime)
+			}
+			if t.MaxUnits == MaxCost {
+				t.MaxUnits = maxBack
+			}
 		}
 		t.Mark, t.HoldEnd = c.Release.Mark, c.Release.Time
 		if c.forces() {
@@ -98,6 +107,9 @@ func (t *Terms) read(c *Charge, now int64) bool {
 		}
 	case LeakyBucket:
 		t.P, t.Q = l.rate()
+		if c.Whole.Count > 0 { // the count of a share only expresses its rate
+			t.Capacity = max(1, floorMulDiv(l.Count, c.Whole.window(), t.Window))
+		}
 		// Capped so that the queue stays below maxUsed after one more charge.
 		t.MaxDelay = min(int64(c.MaxDelay/time.Microsecond), floorMulDiv((maxUsed-MaxCost)*scale, t.Q, t.P), maxWait)
 		t.MaxDelay = max(0, t.MaxDelay)
@@ -110,6 +122,12 @@ func (t *Terms) read(c *Charge, now int64) bool {
 	case SlidingWindow:
 		t.Tick = (t.Window + 999_999) / 1_000_000
 		t.PerWindow = (t.Window + t.Tick - 1) / t.Tick
+		if t.Aligned = l.Align != FromFirst; t.Aligned {
+			t.align(c, now)
+		}
+	}
+	if (l.Algorithm == TokenBucket || t.Aligned) && !c.refunds() {
+		t.Absent = min(max(0, c.Absent), MaxCost)
 	}
 	return true
 }

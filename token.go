@@ -22,7 +22,9 @@ type reserved struct {
 	Observe    bool
 	Exposed    bool
 	// Held is false if the units were recorded at once.
-	Held    bool
+	Held bool
+	// Home is whether the subject's home region counts it.
+	Home    bool
 	Receipt Receipt
 	// Unit is the rule's cost of a request with Request.Cost 1, and Cost the cost that was asked for, in addition to Settled.
 	Unit, Cost int64
@@ -68,7 +70,8 @@ func seal(key []byte, parts []reserved) []byte {
 		b = append(b, p.Subject[:]...)
 		b = appendPart(b, zone)
 		for _, n := range [...]int64{
-			int64(p.Counter), int64(p.Origin), flag(p.Observe) | flag(p.Exposed)<<1 | flag(p.Held)<<2 | flag(p.Receipt.Local)<<3 | flag(len(p.Units) > 0)<<4,
+			int64(p.Counter), int64(p.Origin), flag(p.Observe) | flag(p.Exposed)<<1 | flag(p.Held)<<2 | flag(p.Receipt.Local)<<3 |
+				flag(len(p.Units) > 0)<<4 | flag(p.Home)<<5,
 			p.Unit, p.Cost, p.Settled, p.RefundBefore,
 			int64(p.Limit.Algorithm), p.Limit.Count, int64(p.Limit.Window), p.Limit.Burst, int64(p.Limit.Align),
 			int64(p.Limit.Calendar), int64(p.Limit.AnchorDay),
@@ -158,7 +161,7 @@ func (l *Limiter) open(token []byte, keys [][]byte, set *RuleSet) ([]reserved, e
 		zone := r.text()
 		p.Counter, p.Origin = Counter(r.number()), Origin(r.number())
 		flags := r.number()
-		p.Observe, p.Exposed, p.Held = flags&1 != 0, flags&2 != 0, flags&4 != 0
+		p.Observe, p.Exposed, p.Held, p.Home = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&32 != 0
 		p.Unit, p.Cost, p.Settled, p.RefundBefore = r.number(), r.number(), r.number(), r.number()
 		p.Limit = Limit{
 			Algorithm: Algorithm(r.number()), Count: r.number(), Window: time.Duration(r.number()), Burst: r.number(),

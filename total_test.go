@@ -35,6 +35,12 @@ func takeWild(g generator) (err error) {
 	if g.IntN(3) == 0 {
 		charge.Release = headgate.Receipt{Units: g.wild(), Mark: g.wild(), Time: g.wild()}
 	}
+	if g.IntN(4) == 0 {
+		charge.Credit, charge.Within = true, g.wild()
+	}
+	if g.IntN(4) == 0 {
+		charge.Absent = g.wild()
+	}
 	if g.IntN(2) == 0 {
 		charge.Cost = 1 + g.number(max(0, limit.Count-1))
 	}

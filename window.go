@@ -19,15 +19,47 @@ func (t *Terms) fixedEnd(s *State) int64 {
 	return s.Time + t.Window
 }
 
-// rollSliding advances the current and the previous window to now. The first window begins with the first charge; the next ones
-// follow without a gap.
+// rollSliding advances the current and the previous window to now. The first window begins with the first charge, unless windows are
+// aligned; the next ones follow without a gap.
 func (t *Terms) rollSliding(s *State, now int64) {
 	switch {
+	case t.Aligned:
+		t.rollAligned(s)
 	case s.Expires == 0 || now >= s.Time+2*t.Window:
 		*s = State{Time: now, Log: s.Log, LastHold: s.LastHold, Hold: s.Hold}
 	case now >= s.Time+t.Window:
 		s.Time, s.Used, s.Prev = s.Time+t.Window, 0, s.Used
 	}
+}
+
+// rollAligned advances an aligned sliding window.
+func (t *Terms) rollAligned(s *State) {
+	if s.Expires > 0 {
+		t.alignWindow(s)
+	}
+	switch {
+	case s.Expires == 0 || s.Time <= t.Start-2*t.Window:
+		*s = State{Time: t.Start, Log: s.Log, LastHold: s.LastHold, Hold: s.Hold}
+	case s.Time <= t.Start-t.Window:
+		s.Time, s.Used, s.Prev = t.Start, 0, s.Used
+	}
+}
+
+// alignWindow aligns a window that was counted under another alignment or length. It counts as the aligned window in which it began and
+// ended, or else as the next one, since it is unknown when its units were taken. It ended midway between its start and its expiry.
+func (t *Terms) alignWindow(s *State) {
+	into := (s.Time - t.Start) % t.Window
+	if into == 0 {
+		return
+	}
+	if into < 0 {
+		into += t.Window
+	}
+	next := s.Time - into + t.Window
+	if s.Time+s.Expires*1_000_000 <= 2*next {
+		next -= t.Window
+	}
+	s.Time = next
 }
 
 // previousWeight returns how many units the previous window still counts, rounded up.

@@ -57,6 +57,7 @@ func storedBytes(t *testing.T, server *testenv.Server, store *Store, setTime fun
 		{Algorithm: headgate.FixedWindow, Count: 500, Window: time.Minute, Align: headgate.OnClock},
 		headgate.Quota(500, headgate.Month, nil),
 		minute(headgate.Concurrency),
+		{Algorithm: headgate.SlidingWindow, Count: 500, Window: time.Minute, Align: headgate.OnClock},
 	}
 	var text strings.Builder
 	for i, limit := range limits {

@@ -23,6 +23,7 @@ const (
 	opSliding       = 6
 	opLog           = 7
 	opSlots         = 8
+	opSlidingClock  = 9
 
 	kindObserve = 1
 	kindRefund  = 2
@@ -75,7 +76,7 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 				p[0], p[3] = c.Refund.Time, c.Refund.Back
 			}
 		case c.Credit:
-			kind = kindCredit
+			kind, least = kindCredit, t.Within
 		case c.Release.Units > 0 || c.Force:
 			kind, least = kindForce, t.Mark
 		case c.Observe:
@@ -112,18 +113,21 @@ func encode(charges []headgate.Charge, keyOf []int, guess time.Time) []string {
 func translate(c *headgate.Charge, t *headgate.Terms) (op int, p [4]int64) {
 	switch t.Algorithm {
 	case headgate.TokenBucket:
-		return opTokenBucket, [4]int64{t.Capacity * 1_000_000, t.P, t.Q}
+		return opTokenBucket, [4]int64{t.Capacity * 1_000_000, t.P, t.Q, t.Absent}
 	case headgate.LeakyBucket:
 		return opLeakyBucket, [4]int64{t.Capacity, t.P, t.Q, t.MaxDelay}
 	case headgate.FixedWindow:
 		switch {
 		case c.Limit.Calendar != headgate.NoCalendar:
-			return opFixedCalendar, [4]int64{t.Capacity, t.Start, t.End}
+			return opFixedCalendar, [4]int64{t.Capacity, t.Start, t.End, t.Absent}
 		case t.Aligned:
-			return opFixedClock, [4]int64{t.Capacity, t.Window, t.Offset}
+			return opFixedClock, [4]int64{t.Capacity, t.Window, t.Offset, t.Absent}
 		}
 		return opFixedFirst, [4]int64{t.Capacity, t.Window}
 	case headgate.SlidingWindow:
+		if t.Aligned {
+			return opSlidingClock, [4]int64{t.Capacity, t.Window, t.Offset, t.Absent}
+		}
 		return opSliding, [4]int64{t.Capacity, t.Window, t.Tick, t.PerWindow}
 	case headgate.Concurrency:
 		return opSlots, [4]int64{t.Capacity, t.Window, t.Seq}

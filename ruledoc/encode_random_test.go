@@ -47,7 +47,7 @@ func (w generator) limit(algorithms ...headgate.Algorithm) headgate.Limit {
 	case l.Algorithm == headgate.Concurrency:
 		l.Window = pick(w, defaultLease, time.Second, time.Minute, time.Hour, 1500*time.Millisecond)
 		return l
-	case l.Algorithm == headgate.FixedWindow:
+	case l.Algorithm == headgate.FixedWindow || l.Algorithm == headgate.SlidingWindow:
 		l.Align = pick(w, headgate.FromFirst, headgate.OnClock, headgate.OnClockSpread)
 	case l.Algorithm == headgate.TokenBucket && w.maybe():
 		l.Burst = pick(w, l.Count, 1+w.Int64N(100))
@@ -88,8 +88,8 @@ func (w generator) rule(id string) headgate.Rule {
 	r := headgate.Rule{
 		ID: id, Match: w.match(), By: pick(w, headgate.Global, []string{"ip"}, []string{"user", "header.x-é"}),
 		OnMissing: headgate.OnMissing(w.IntN(3)), Mode: headgate.Mode(w.IntN(3)),
-		OnStoreFailure: headgate.OnStoreFailure(w.IntN(3)),
-		Priority:       max(w.IntN(9)-5, 0), Strict: w.maybe(), Critical: w.maybe(), Expose: headgate.Expose(w.IntN(3)), Meter: w.maybe(),
+		OnStoreFailure: headgate.OnStoreFailure(w.IntN(3)), Regions: pick(w, headgate.EachRegion, headgate.SharedRegions),
+		Priority: max(w.IntN(9)-5, 0), Strict: w.maybe(), Critical: w.maybe(), Expose: headgate.Expose(w.IntN(3)), Meter: w.maybe(),
 	}
 	if w.maybe() {
 		r.Description = w.text()

@@ -53,7 +53,7 @@ var limitKeys = newObject(
 	},
 	field[parsedLimit]{
 		key: "align", unset: "`first`",
-		doc: "start of a `fixed_window`: with the `first` request, at multiples of the window on the `clock`, or on the clock with an " +
+		doc: "start of a `fixed_window` or `sliding_window`: with the `first` request, at multiples of the window on the `clock`, or on the clock with an " +
 			"offset per subject (`spread`)",
 		schema: fmt.Sprintf(`"enum": %s, "default": %q`, jsonOf(alignNames), alignNames[0]),
 		read: func(d *decoder, n *node, key string, l *parsedLimit) {

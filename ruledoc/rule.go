@@ -127,6 +127,9 @@ var ruleKeys = newObject(
 	intField("enforce_percent", "percentage of subjects for which the rule is enforced, always the same ones; it is in shadow mode for the others",
 		1, "must be 1 to 100; to deny no request, use mode: shadow", func(r *parsedRule) *int { return &r.EnforcePercent }).
 		withSchema(`"maximum": 100`).withDefault("`100`").inGroup("by"),
+	enumField("regions", "if servers of [several regions](config.md#regions) decide requests: `each` region applies the limits on its own, they are `shared` "+
+		"by all regions together, each with a share of every limit, or each subject is counted in its [`home`](config.md#homes), one of the regions",
+		namesOf(headgate.EachRegion, headgate.SharedRegions, headgate.HomeRegion), func(r *parsedRule) *headgate.Regions { return &r.Regions }),
 	enumField("on_store_failure", "decisions while the store is unavailable: `local` enforces this node's share of the limits, `allow` "+
 		"allows and `deny` denies all requests",
 		namesOf(headgate.FailLocal, headgate.FailAllow, headgate.FailDeny),

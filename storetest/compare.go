@@ -26,8 +26,8 @@ type Comparison struct {
 
 // Compare makes the same random charges on a store and on the specification and returns the first difference. The charges mix costs,
 // limits, times and changes of limits, several limits and subjects per request, peeks, partial, observing and forced charges,
-// refunds, credits, holds and releases, aged charges, operations of holders and steps of the clock. Every field of every result must be equal, except Nodes
-// and Rank.
+// refunds, credits with and without a bound, holds and releases, aged charges, counters that count as used while they do not exist,
+// operations of holders and steps of the clock. Every field of every result must be equal, except Nodes and Rank.
 func Compare(target Target, c Comparison) error {
 	w := newWorld(target, c)
 	ctx := context.Background()
@@ -164,6 +164,9 @@ func oneOf[T any](w *world, values ...T) T { return values[w.rand.IntN(len(value
 func (w *world) limit(a headgate.Algorithm) headgate.Limit {
 	if w.narrow {
 		l := headgate.Limit{Algorithm: a, Count: oneOf[int64](w, 7, 12, 20), Window: oneOf(w, time.Millisecond, 2*time.Millisecond)}
+		if a == headgate.SlidingWindow {
+			l.Align = oneOf(w, headgate.FromFirst, headgate.OnClock, headgate.OnClockSpread)
+		}
 		if a == headgate.Concurrency {
 			l.Window *= 1000
 		}
@@ -181,7 +184,7 @@ func (w *world) limit(a headgate.Algorithm) headgate.Limit {
 	switch {
 	case a == headgate.TokenBucket && w.chance(1, 2):
 		l.Burst = oneOf[int64](w, 1, 5, 50, l.Count, 2*l.Count)
-	case a == headgate.FixedWindow && w.chance(1, 3):
+	case a == headgate.FixedWindow && w.chance(1, 3), a == headgate.SlidingWindow && w.chance(1, 2):
 		l.Align = oneOf(w, headgate.OnClock, headgate.OnClockSpread)
 	case a == headgate.FixedWindow && w.chance(1, 2):
 		l.Window = 0
@@ -322,8 +325,12 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 	} else if len(before) > 0 && w.chance(1, 2) { // several limits on one subject
 		c.Subject = before[w.rand.IntN(len(before))].Subject
 	}
+	if w.chance(1, 6) {
+		c.Absent = oneOf(w, 1, 2, c.Limit.Count/2, c.Limit.Count-1, c.Limit.Count, c.Limit.Count+1, headgate.MaxCost, headgate.MaxCost+1, -1)
+	}
 	if w.chance(1, 6) { // close to what is left
-		_, left := c.Limit.Take(w.model.states[counterOf(&c)], headgate.Charge{Subject: c.Subject, MaxDelay: time.Hour}, w.now)
+		peek := headgate.Charge{Subject: c.Subject, Absent: c.Absent, MaxDelay: time.Hour}
+		_, left := c.Limit.Take(w.model.states[counterOf(&c)], peek, w.now)
 		c.Cost = min(headgate.MaxCost, left.Remaining+w.rand.Int64N(5))
 	} else if w.chance(1, 6) {
 		c.Cost = oneOf(w, l.Count-1, l.Count, l.Count+1, l.Count/2, headgate.MaxCost, headgate.MaxCost+1, -1)
@@ -337,8 +344,14 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 	if l.Algorithm == headgate.LeakyBucket {
 		c.MaxDelay = oneOf(w, 0, time.Microsecond, 10*time.Millisecond, time.Second, time.Minute, 1000*time.Hour)
 	}
+	if w.chance(1, 10) { // only a leaky bucket uses it
+		c.Whole = headgate.Limit{Algorithm: c.Limit.Algorithm, Count: 3 * c.Limit.Count, Window: oneOf(w, c.Limit.Window, c.Limit.Window/3)}
+	}
 	if w.chance(1, 20) || c.Limit.Algorithm == headgate.Concurrency { // other limits ignore it
 		w.operate(&c)
+	}
+	if w.chance(1, 20) { // other charges than credits ignore it
+		c.Within = w.within(&c)
 	}
 	switch w.rand.IntN(12) {
 	case 0:
@@ -347,6 +360,7 @@ func (w *world) charge(before []headgate.Charge) headgate.Charge {
 	case 1:
 		c.Credit = true
 		c.Cost = oneOf(w, c.Cost, headgate.MaxCost)
+		c.Within = w.within(&c)
 	case 2, 3:
 		c.Hold = oneOf(w, time.Nanosecond, time.Microsecond, 100*time.Millisecond, time.Second, time.Second, time.Minute,
 			10*time.Minute, 2*headgate.MaxHold)
@@ -376,6 +390,22 @@ func (w *world) operate(c *headgate.Charge) {
 	if w.chance(1, 12) {
 		c.Seq = oneOf[int64](w, 0, -1, 1, 1<<52, math.MaxInt64)
 	}
+}
+
+// within returns a random bound of a credit: often none, the current window or time, or one close to it.
+func (w *world) within(c *headgate.Charge) int64 {
+	t, valid := c.Terms(w.now)
+	if !valid || w.chance(1, 3) {
+		return oneOf[int64](w, 0, 0, 0, -1, 1, math.MaxInt64)
+	}
+	at := w.now.UnixMicro()
+	switch {
+	case t.Aligned:
+		at = t.Start
+	case t.Algorithm == headgate.FixedWindow || t.Algorithm == headgate.SlidingWindow:
+		at = w.model.states[counterOf(c)].Time
+	}
+	return at + oneOf(w, 0, 0, 0, -1, 1, -t.Window, t.Window, t.End-t.Start)
 }
 
 // age returns a random age of a charge: often 0 or about a window.
@@ -408,6 +438,9 @@ func (w *world) refund() headgate.Charge {
 	}
 	if w.chance(1, 3) {
 		c.Cost = w.rand.Int64N(c.Cost + 2)
+	}
+	if w.chance(1, 10) { // refunds ignore it
+		c.Absent = 1
 	}
 	return c
 }

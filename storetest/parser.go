@@ -210,6 +210,10 @@ func (p *parser) charge(w *words, verb string) chargeLine {
 			c.Hold = w.span()
 		case "prepaid":
 			c.Prepaid = true
+		case "within":
+			c.Within = w.time(p.start).UnixMicro()
+		case "absent":
+			c.Absent = w.number()
 		case "at-least":
 			c.AtLeast = w.number()
 		case "max-delay":

@@ -38,11 +38,11 @@ var scenarioFiles embed.FS
 //	limit NAME = invalid             the zero Limit
 //	subject NAME offset SPAN         offset of the subject's spread windows
 //	at SPAN | at TIME                sets the store's clock
-//	take SUBJECT LIMIT COST [at-least N] [max-delay SPAN] [hold SPAN] [observe] [twin LIMIT] [as RECEIPT] -> EXPECTED
+//	take SUBJECT LIMIT COST [at-least N] [max-delay SPAN] [hold SPAN] [absent N] [observe] [twin LIMIT] [as RECEIPT] -> EXPECTED
 //	refund SUBJECT LIMIT UNITS of RECEIPT -> EXPECTED
 //	release SUBJECT LIMIT COST of RECEIPT -> EXPECTED
-//	force SUBJECT LIMIT COST [age SPAN] -> EXPECTED
-//	credit SUBJECT LIMIT UNITS -> EXPECTED
+//	force SUBJECT LIMIT COST [age SPAN] [absent N] -> EXPECTED
+//	credit SUBJECT LIMIT UNITS [within SPAN | within TIME] [absent N] -> EXPECTED
 //	acquire SUBJECT LIMIT UNITS by HOLDER seq N [at-least N] [observe] [twin LIMIT] [as RECEIPT] -> EXPECTED
 //	release SUBJECT LIMIT UNITS by HOLDER seq N -> EXPECTED
 //	set SUBJECT LIMIT UNITS by HOLDER seq N -> EXPECTED

@@ -240,14 +240,23 @@ func TestScenariosDetectBrokenStores(t *testing.T) {
 		"no waiting":                   {"leaky_bucket", func(c *headgate.Charge) { c.MaxDelay = 0 }},
 		"no alignment":                 {"fixed_window", func(c *headgate.Charge) { c.Limit.Align = headgate.FromFirst }},
 		"no spreading":                 {"fixed_window", func(c *headgate.Charge) { c.Limit.Align = min(c.Limit.Align, headgate.OnClock) }},
-		"no time zones":                {"calendar", func(c *headgate.Charge) { c.Limit.TimeZone = nil }},
-		"no anchor":                    {"calendar", func(c *headgate.Charge) { c.Limit.AnchorDay = 0 }},
-		"a peek that charges":          {"peek", func(c *headgate.Charge) { c.Cost = max(c.Cost, 1) }},
-		"no partial charges":           {"partial", func(c *headgate.Charge) { c.AtLeast = 0 }},
-		"one unit is enough":           {"partial", func(c *headgate.Charge) { c.AtLeast = min(c.AtLeast, 1) }},
-		"denials without effect":       {"together", func(c *headgate.Charge) { c.Observe = true }},
-		"observing enforces":           {"observe", func(c *headgate.Charge) { c.Observe = false }},
-		"no twins":                     {"observe", func(c *headgate.Charge) { c.Twin = 0 }},
+		"sliding windows not aligned":  {"sliding_window", func(c *headgate.Charge) { c.Limit.Align = headgate.FromFirst }},
+		"sliding windows not spread":   {"sliding_window", func(c *headgate.Charge) { c.Limit.Align = min(c.Limit.Align, headgate.OnClock) }},
+		"credits at any time":          {"region", func(c *headgate.Charge) { c.Within = 0 }},
+		"credits anywhere in a window": {"region", func(c *headgate.Charge) {
+			if c.Limit.Align == headgate.OnClock {
+				c.Within -= c.Within % c.Limit.Window.Microseconds()
+			}
+		}},
+		"absent counters are unused": {"region", func(c *headgate.Charge) { c.Absent = 0 }},
+		"no time zones":              {"calendar", func(c *headgate.Charge) { c.Limit.TimeZone = nil }},
+		"no anchor":                  {"calendar", func(c *headgate.Charge) { c.Limit.AnchorDay = 0 }},
+		"a peek that charges":        {"peek", func(c *headgate.Charge) { c.Cost = max(c.Cost, 1) }},
+		"no partial charges":         {"partial", func(c *headgate.Charge) { c.AtLeast = 0 }},
+		"one unit is enough":         {"partial", func(c *headgate.Charge) { c.AtLeast = min(c.AtLeast, 1) }},
+		"denials without effect":     {"together", func(c *headgate.Charge) { c.Observe = true }},
+		"observing enforces":         {"observe", func(c *headgate.Charge) { c.Observe = false }},
+		"no twins":                   {"observe", func(c *headgate.Charge) { c.Twin = 0 }},
 		"refunds of nothing": {"refund", func(c *headgate.Charge) {
 			if c.Refund.Units > 0 {
 				c.Refund = headgate.Receipt{Units: 1, Mark: 1, Time: 1}
@@ -329,6 +338,8 @@ func TestParseScenarios(t *testing.T) {
 
 		{head + "    take alice abi 1 -> ok\n", `4: limit "abi": not defined above`},
 		{head + "    take alice api 1\n", "4: expected ->, not the end of the line"},
+		{head + "    credit alice api 1 within reach -> ok\n", `4: expected a time span in whole microseconds such as 5us, 1m30s or 30d, not "reach"`},
+		{head + "    take alice api 1 absent all -> ok\n", `4: expected a number, not "all"`},
 		{head + "    take alice api 1 ok\n", `4: expected an option or ->, not "ok"`},
 		{head + "    take alice api 1 -> yes\n", `4: expected ok, no or never, not "yes"`},
 		{head + "    take alice api 1 -> ok left 3\n", `4: expected granted, remaining, holding, retry, reset or delay, not "left"`},
@@ -361,6 +372,7 @@ scenario: a
     take alice api 4          -> ok
   at 2033-05-18T05:33:21+02:00
     take alice api 5          -> ok
+    credit alice api 6 within 1s absent 7 -> ok
 `
 	scenarios, err := parseScenarios("x.scenario", text)
 	if err != nil {
@@ -373,7 +385,7 @@ scenario: a
 			got = append(got, formatNumber(l.charge.Cost))
 		}
 	}
-	want := "26h0m0s 1 26h0m0s 2 3 26h0m0s 4 1s 5"
+	want := "26h0m0s 1 26h0m0s 2 3 26h0m0s 4 1s 5 1s 6"
 	if got := strings.Join(got, " "); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -381,6 +393,9 @@ scenario: a
 	if bob.AtLeast != 2 || bob.MaxDelay != time.Minute || bob.Limit != headgate.PerDay(1000) ||
 		bob.Subject == scenarios[0].requests[1].lines[0].charge.Subject {
 		t.Errorf("got %+v", bob)
+	}
+	if c := scenarios[0].requests[4].lines[0].charge; c.Within != defaultStart.Add(time.Second).UnixMicro() || c.Absent != 7 {
+		t.Errorf("got %+v", c)
 	}
 }
 

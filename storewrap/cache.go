@@ -133,7 +133,7 @@ func (c *cache) throttleContended(p *plan, now instant) bool {
 		e, mu := c.lock(charge.Subject, charge.Counter)
 		wait := time.Duration(0)
 		if e != nil {
-			wait = e.contention(charge, c.fleet.size(), now)
+			wait = e.contention(charge, c.fleet.sharing(charge), now)
 		}
 		switch {
 		case wait == 0:
@@ -267,7 +267,7 @@ func (c *cache) observeOne(charge *headgate.Charge, r *headgate.Result, isCachea
 	}
 	e, mu := c.getOrCreate(charge, now)
 	defer mu.Unlock()
-	nodes := c.fleet.size()
+	nodes := c.fleet.sharing(charge)
 	e.demand.sample(charge, r, now)
 	granted := r.Allowed && r.Granted > 0
 	c.falseDenials.Add(e.last.falseDenials(charge, r, now))

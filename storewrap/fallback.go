@@ -18,14 +18,16 @@ type fallback struct {
 	ledger     ledger
 	salt       uint64
 	percent    int64 // of its share that this node admits
+	// regionShare is Options.RegionShare.
+	regionShare func(headgate.Subject, *headgate.Limit) headgate.Limit
 
 	charged, overLimit atomic.Int64 // units
 }
 
-func newFallback(t *transport, c *cache, f *fleet, percent int, b *background) *fallback {
+func newFallback(t *transport, c *cache, f *fleet, o *Options, b *background) *fallback {
 	return &fallback{
 		transport: t, cache: c, fleet: f, background: b, ledger: ledger{max: maxTallies},
-		salt: rand.Uint64(), percent: int64(percent), //nolint:gosec // it distinguishes nodes, and is not a secret
+		salt: rand.Uint64(), percent: int64(o.LocalShare), regionShare: o.RegionShare, //nolint:gosec // it distinguishes nodes, and is not a secret
 	}
 }
 
@@ -134,11 +136,18 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, lateCharges [
 	defer l.mu.Unlock()
 	for i := range charges {
 		c := &charges[i]
-		scaled, wait, ok := nodeShare.scale(c, now)
+		part, some := f.regional(c)
+		scaled, wait, ok := nodeShare.scale(&part, now)
+		if !some {
+			wait, ok = retryUnavailable, false
+		}
 		t, created := l.getOrCreate(c, now)
 		remaining, lasts, known := f.cache.lastKnown(c)
 		if created || known || t.share.Algorithm != scaled.Algorithm {
-			t.restart(c.Limit, scaled, nodeShare.seed(c, scaled, remaining, lasts), now)
+			if part.Limit != c.Limit {
+				remaining = remaining * part.Limit.Capacity() / c.Limit.Capacity()
+			}
+			t.restart(c.Limit, scaled, nodeShare.seed(&part, scaled, remaining, lasts), now)
 		}
 		capacities[i] = c.Limit.Capacity()
 		t.limit, t.share = c.Limit, scaled
@@ -182,6 +191,21 @@ func (f *fallback) count(now time.Time, charges []headgate.Charge, lateCharges [
 		}
 	}
 	return results
+}
+
+// regional returns the charge with the part of its limit that the nodes of this region share. ok is false if the region has no units.
+func (f *fallback) regional(c *headgate.Charge) (part headgate.Charge, ok bool) {
+	part = *c
+	if c.Regions != headgate.HomeRegion || f.regionShare == nil {
+		return part, true
+	}
+	share := f.regionShare(c.Subject, &c.Limit)
+	if share.Count == 0 {
+		return part, false
+	}
+	share.Align = c.Limit.Align // the store's count continues in the same windows
+	part.Limit = share
+	return part, true
 }
 
 // share returns this node's share of all limits, by the fleet size that the store last reported.

@@ -10,6 +10,7 @@ import (
 // reported, even while the store is unavailable. A store that has lost its data must not report fewer nodes than there are.
 type fleet struct {
 	minNodes int64 // Options.Nodes
+	regions  int64 // Options.Regions
 	members  atomic.Pointer[members]
 }
 
@@ -17,13 +18,21 @@ type fleet struct {
 // together.
 type members struct{ nodes, rank int64 }
 
-func (f *fleet) init(minNodes int) {
-	f.minNodes = int64(max(1, minNodes))
+func (f *fleet) init(minNodes, regions int) {
+	f.minNodes, f.regions = int64(max(1, minNodes)), int64(max(1, regions))
 	f.members.Store(&members{nodes: f.minNodes})
 }
 
 // size returns the number of nodes.
 func (f *fleet) size() int64 { return f.members.Load().nodes }
+
+// sharing returns the number of nodes that lease units of a charge's counter. Other regions are assumed to have as many nodes as this one.
+func (f *fleet) sharing(c *headgate.Charge) int64 {
+	if c.Regions == headgate.HomeRegion {
+		return f.size() * f.regions
+	}
+	return f.size()
+}
 
 // observe records what the store reported about the fleet, which failed results may carry too.
 func (f *fleet) observe(results []headgate.Result) {

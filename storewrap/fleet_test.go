@@ -10,7 +10,7 @@ import (
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	var f fleet
-	f.init(2)
+	f.init(2, 1)
 	for _, c := range []struct {
 		result      headgate.Result
 		nodes, rank int64

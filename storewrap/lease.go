@@ -201,7 +201,7 @@ func (e *entry) returnCharge(subject headgate.Subject, l *lease) headgate.Charge
 
 // acquire has the agent lease units of a counter, if that saves calls.
 func (c *cache) acquire(e *entry, charge *headgate.Charge, now instant) {
-	nodes := c.fleet.size()
+	nodes := c.fleet.sharing(charge)
 	if e.acquiring != nil || !leasable(charge, nodes) {
 		return
 	}
@@ -211,7 +211,7 @@ func (c *cache) acquire(e *entry, charge *headgate.Charge, now instant) {
 	}
 	e.demand.last = units
 	e.acquiring = &acquisition{term: term, since: now, noLeaseUntil: e.demand.noLeaseUntil, done: make(chan struct{}), charge: headgate.Charge{
-		Subject: charge.Subject, Counter: charge.Counter, Limit: charge.Limit,
+		Subject: charge.Subject, Counter: charge.Counter, Limit: charge.Limit, Whole: charge.Whole, Absent: charge.Absent,
 		// Several acquisitions share a call: none of them may deny the others.
 		Cost: units, AtLeast: 1, Observe: true,
 	}}

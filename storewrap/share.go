@@ -26,6 +26,9 @@ func (s *share) scale(c *headgate.Charge, now time.Time) (limit headgate.Limit, 
 	whole := *c
 	if isBucket(&c.Limit) {
 		whole.Limit = refillWindow(&c.Limit)
+		if c.Limit.Count == 0 { // a region's share without units
+			return whole.Limit, retryUnavailable, false
+		}
 	}
 	start, end := windowAt(&whole, now)
 	limit = whole.Limit
@@ -63,7 +66,7 @@ func (s *share) scaleBucket(c *headgate.Charge) (limit headgate.Limit, ok bool) 
 	return limit, false
 }
 
-// refillWindow returns the fixed window in which a bucket refills its capacity.
+// refillWindow returns the fixed window in which a bucket refills its capacity; any window if it never refills.
 func refillWindow(l *headgate.Limit) headgate.Limit {
 	us, _ := mulDivUp(l.Window.Microseconds(), l.Capacity(), l.Count)
 	window := min(max(time.Duration(us)*time.Microsecond, minWindow), maxWindow)

@@ -37,6 +37,11 @@ type Options struct {
 	// LocalShare is the percentage of its fallback share that a node admits while the store is unavailable; 0 means 100, and
 	// so does a value outside 1 to 100.
 	LocalShare int
+	// Regions is how many regions lease units of a charge with headgate.HomeRegion; 0 means 1.
+	Regions int
+	// RegionShare returns this region's share of the limit of such a charge, which its nodes share while the store is unavailable; nil means
+	// the whole limit. If the shares of all regions add up to the limit, regions that cannot reach the store admit no more than the limit.
+	RegionShare func(headgate.Subject, *headgate.Limit) headgate.Limit
 	// Log receives a line when a shard's circuit opens or closes, and when lease recalls cannot be received; nil means
 	// slog.Default().
 	Log *slog.Logger
@@ -87,13 +92,13 @@ func New(store headgate.Store, o Options) *Store {
 		o.LocalShare = 100
 	}
 	s := &Store{inner: store}
-	s.fleet.init(o.Nodes)
+	s.fleet.init(o.Nodes, o.Regions)
 	s.background.start()
 	s.transport = newTransport(store, o, &s.background)
 	s.agent = newAgent(s.transport, o.Log, &s.background)
 	s.cache = newCache(&s.fleet, s.agent)
 	s.agent.cache = s.cache
-	s.fallback = newFallback(s.transport, s.cache, &s.fleet, o.LocalShare, &s.background)
+	s.fallback = newFallback(s.transport, s.cache, &s.fleet, &o, &s.background)
 	s.transport.recovering = s.fallback.recovering
 	s.transport.recovered = func(ctx context.Context) {
 		s.fallback.recovered(ctx)

@@ -20,19 +20,22 @@
 --            c6  counter
 --            B   index in KEYS
 --            B   algorithm: 0 none (denies), 1 token bucket, 2 leaky bucket, 3 fixed window from the first charge,
---                4 fixed window on the clock, 5 fixed window of a calendar, 6 sliding window, 7 sliding log, 8 concurrency
+--                4 fixed window on the clock, 5 fixed window of a calendar, 6 sliding window from the first charge, 7 sliding log,
+--                8 concurrency, 9 sliding window on the clock
 --            B   kind: 0 enforce, 1 observe, 2 refund, 3 force or release, 4 credit; on a concurrency limit 2 release, 3 force, 5 set
 --            B   index of the first charge on the twin's counter, 0 if there is none
 --            B   index of the first charge on this counter
---            d   minOrMark: the units that must fit; for a refund the receipt's mark; for a release the hold's number; else 0
+--            d   minOrMark: the units that must fit; for a refund the receipt's mark; for a release the hold's number; for a credit the
+--                start of the window that it belongs to, or the last time at which a bucket may be credited; else 0
 --            d   maxUnits: the maximum number of units to take, 0 for a peek; for a refund or credit the units to give back, up to
 --                8e9; for a force or release the units to record
 --            4d  p1 to p4, by algorithm:
---                1: capacity in millionths, p, q         for a refund: the receipt's time, p, q, the receipt's back
+--                1: capacity in millionths, p, q, absent for a refund: the receipt's time, p, q, the receipt's back
 --                2: count, p, q, maximum delay           for a refund: the receipt's time, p, q
---                3: count, window    4: count, window, offset    5: count, start, end of the window
+--                3: count, window    4, 9: count, window, offset, absent    5: count, start, end of the window, absent
 --                6: count, window, tick, ticks per window    7: count, window
 --                8: count, lease, sequence number, and c8 the holder's id
+--                absent is how many units a counter that does not exist counts as used
 -- ARGV[2]  present if a charge is on a log, holds, releases, records units taken earlier, or refunds a token bucket. 2d per
 --          charge, 0 for other charges: duration of the hold and the tick that its end is rounded up to; age of the units and the
 --          end of the hold to release; or 0 and the refund's own units in the mark
@@ -122,6 +125,14 @@ for pass = 1, 3 do
     local span, tick = 0, 0
     if spans then span, tick = decode('<dd', spans, i * 16 - 15) end
     local at = kind == 3 and now - span or now -- when the units are recorded
+    local offset, absent
+    if op == 9 then -- the same as 6, except where a window begins
+      op, offset, absent = 6, p3, p4
+      p3 = p2 + 999999
+      p3 = (p3 - p3 % 1000000) / 1000000
+      p4 = p2 + p3 - 1
+      p4 = (p4 - p4 % p3) / p3
+    end
     local found = states[first] or raw[first]
     -- prev is the count of the previous window, or the units that a bucket was given back.
     local expires, time, used, prev, credited, log = 0, 0, 0, 0, 0, nil
@@ -174,6 +185,16 @@ for pass = 1, 3 do
     end
     if op == 1 or op == 2 then
       local p, q = p2, p3
+      if expires == 0 and op == 1 and kind ~= 2 and p4 ~= 0 then
+        time, used = now, p4 * 1000000
+        local rest = used % p
+        local part = rest * q
+        local wait = (used - rest) / p * q + (part - part % p) / p
+        if part % p > 0 then wait = wait + 1 end
+        if wait > 1e15 then wait = 1e15 end
+        expires = time + wait + 999999
+        expires = (expires - expires % 1000000) / 1000000
+      end
       local elapsed = at - time
       if elapsed > 0 then
         local rest = elapsed % q
@@ -209,10 +230,32 @@ for pass = 1, 3 do
         start, stop = p2, p3
         if now < start or now >= stop then return encode('<Bd', 2, now) end
       end
-      if expires == 0 or time < start then time, used, expires = now, 0, 0 end
+      if expires == 0 and p4 ~= 0 then
+        time, used, expires = now, p4, stop + 999999
+        expires = (expires - expires % 1000000) / 1000000
+      elseif expires == 0 or time < start then
+        time, used, expires = now, 0, 0
+      end
       available = p1 - used
     elseif op == 6 then
-      if expires == 0 or now >= time + 2 * p2 then
+      if offset then
+        local begin = now - offset + p2
+        begin = begin - begin % p2 + offset - p2
+        local into = (time - begin) % p2
+        if expires ~= 0 and into ~= 0 then -- align a window that was counted under another alignment or length
+          time = time - into + p2
+          if time - p2 + into + expires * 1000000 <= 2 * time then time = time - p2 end
+        end
+        if expires == 0 and absent ~= 0 then
+          used, expires = absent, begin + 2 * p2 + 999999
+          expires = (expires - expires % 1000000) / 1000000
+        elseif expires == 0 or time <= begin - 2 * p2 then
+          used, prev, expires = 0, 0, 0
+        elseif time <= begin - p2 then
+          used, prev = 0, used
+        end
+        if time < begin then time = begin end
+      elseif expires == 0 or now >= time + 2 * p2 then
         time, used, prev, expires = at, 0, 0, 0
         if now >= at + p2 then time = now < at + 2 * p2 and at + p2 or now end
       elseif now >= time + p2 then
@@ -267,6 +310,9 @@ for pass = 1, 3 do
       -- slots.lua
     elseif kind == 4 then
       secondPass = true
+      if minOrMark ~= 0 and (op <= 2 and now > minOrMark or op > 2 and (minOrMark ~= (start or time) or start and time >= stop)) then
+        maxUnits = 0 -- too late for a bucket, or not the window that the credit belongs to
+      end
       if op == 1 or op == 2 then
         units = maxUnits * 1000000
         if units > used then units = used end

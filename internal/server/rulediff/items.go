@@ -141,6 +141,9 @@ var settings = []setting{
 	{key: "on_missing", unset: "share", consequence: "for requests that lack an attribute of by", strictness: func(r *headgate.Rule) int64 {
 		return []int64{headgate.SkipMissing: 1, headgate.ShareMissing: 2, headgate.DenyMissing: 3}[r.OnMissing]
 	}},
+	{key: "regions", unset: "each", consequence: "if servers of several regions decide; counters continue; used units stay used", strictness: func(r *headgate.Rule) int64 {
+		return []int64{headgate.EachRegion: 1, headgate.SharedRegions: 2, headgate.HomeRegion: 2}[r.Regions]
+	}},
 	{key: "on_store_failure", unset: "local", consequence: "while the store is unavailable", strictness: func(r *headgate.Rule) int64 {
 		return []int64{headgate.FailAllow: 1, headgate.FailLocal: 2, headgate.FailDeny: 3}[r.OnStoreFailure]
 	}},

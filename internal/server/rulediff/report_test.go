@@ -53,6 +53,8 @@ func TestDiffRule(t *testing.T) {
 		{"limit: 1/s, on_missing: share", "limit: 1/s, on_missing: skip", looser, "lack"},
 		{"limit: 1/s, on_missing: deny", "limit: 1/s, on_missing: share", looser, "lack"},
 		{"limit: 1/s, on_store_failure: deny", "limit: 1/s, on_store_failure: allow", looser, "store"},
+		{"limit: 1/s, regions: shared", "limit: 1/s", looser, continues},
+		{"limit: 1/s, regions: each", "limit: 1/s, regions: shared", tighter, continues},
 		{"limit: 9/s, cost: 3", "limit: 9/s, cost: 2", looser, "used units stay used"},
 		{"limit: 9/s, cost: 3", "limit: 9/s, cost: {from: header.x}", other, "used units stay used"},
 		{"limit: 9/s, cost: 3", "limit: 9/s, cost: {default: 3, max: 9}", other, "used units stay used"},
