@@ -69,6 +69,9 @@ func (s *Store) heartbeat(ctx context.Context) {
 		s.refreshServers(ctx, client)
 	}
 	_ = s.announceFor(ctx, announceTTL)
+	if client, err := s.link.get(ctx); err == nil && s.watchesLoss {
+		s.watchLoss(ctx, client)
+	}
 	_, _ = s.agreeOnKey(ctx) // every time, because Redis may have lost its data
 }
 

@@ -73,9 +73,9 @@ func (s *Store) Holders(ctx context.Context, subject headgate.Subject, counter h
 	if stored.slots(&state); stored.broken || len(stored.rest) > 0 {
 		return nil, fmt.Errorf("redisstore: holders: %w", errReply)
 	}
-	nodes, err := client.Do(ctx, client.B().Zrange().Key(s.prefix+"nodes").Min("0").Max("-1").Build()).AsStrSlice()
+	nodes, err := s.announced(ctx, client)
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: holders: %w", s.withMissingRights(err, "+@read"))
+		return nil, fmt.Errorf("redisstore: holders: %w", err)
 	}
 	names := make(map[uint64]string, len(nodes))
 	for _, node := range nodes {
@@ -87,4 +87,29 @@ func (s *Store) Holders(ctx context.Context, subject headgate.Subject, counter h
 		all[i].Node = names[all[i].ID>>nodeShift]
 	}
 	return all, nil
+}
+
+// NodeNames returns the names of the nodes that share the namespace, this one included. A killed one is among them for ten seconds.
+func (s *Store) NodeNames(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
+	client, err := s.link.get(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: node names: %w", err)
+	}
+	names, err := s.announced(ctx, client)
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: node names: %w", err)
+	}
+	for i := range names {
+		_, name, _ := strings.Cut(names[i], " ")
+		names[i] = printable(name)
+	}
+	return names, nil
+}
+
+// announced returns the nodes that are announced, each as its random ID, a space and its name.
+func (s *Store) announced(ctx context.Context, client rueidis.Client) ([]string, error) {
+	nodes, err := client.Do(ctx, client.B().Zrange().Key(s.prefix+"nodes").Min("0").Max("-1").Build()).AsStrSlice()
+	return nodes, s.withMissingRights(err, "+@read")
 }

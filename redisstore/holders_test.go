@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -75,4 +76,29 @@ func TestHolders(t *testing.T) {
 	expect("after a release", []headgate.Holder{{Units: 3}, {Node: "api-2", Units: 2}, {Node: hostName(), Units: 1}})
 	limit.Subject = headgate.SubjectOf("another")
 	expect("of another subject", nil)
+}
+
+// TestNodeNames checks that all nodes are named while they run.
+func TestNodeNames(t *testing.T) {
+	t.Parallel()
+	address := standalone(startServer(t))
+	var stores []*Store
+	for _, name := range []string{"api-1\x1b[31m", "api-2"} {
+		store, err := New(Options{Address: address, Node: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(store.Close)
+		awaitReady(t, store)
+		stores = append(stores, store)
+	}
+	names, err := stores[0].NodeNames(t.Context())
+	if slices.Sort(names); err != nil || !slices.Equal(names, []string{"api-1[31m", "api-2"}) {
+		t.Errorf("%q, %v", names, err)
+	}
+	stores[1].Close()
+	names, err = stores[0].NodeNames(t.Context())
+	if err != nil || !slices.Equal(names, []string{"api-1[31m"}) {
+		t.Errorf("%q, %v", names, err)
+	}
 }

@@ -114,6 +114,9 @@ func (s *Store) onConnect(ctx context.Context, client rueidis.Client) {
 	defer cancel()
 	s.refreshServers(ctx, client)
 	_ = s.announceOn(ctx, client, announceTTL)
+	if s.watchesLoss {
+		s.watchLoss(ctx, client)
+	}
 	s.link.client.Store(&client)
 	_, _ = s.agreeOnKey(ctx)
 	s.link.markAttempted()

@@ -37,6 +37,8 @@ type Options struct {
 	Username, Password string
 	// Node is the name of this node, as operators see it; "" means the name of the host.
 	Node string
+	// WatchLoss makes the store notice when a shard loses its data; see Store.Lost.
+	WatchLoss bool
 	// TLS, if not nil, is used for all connections; rediss:// without it uses the defaults of crypto/tls, from TLS 1.2 on.
 	TLS *tls.Config
 }
@@ -97,6 +99,9 @@ type Store struct {
 	// clockOffset is the store's time minus this node's, in microseconds. It is used only to guess calendar windows.
 	clockOffset atomic.Int64
 	shards      atomic.Pointer[[slots]uint16]
+	watchesLoss bool
+	markers     atomic.Pointer[map[int]marker] // by shard; nil until they were read
+	markerKeys  map[int]string                 // in a Cluster; only watchLoss uses it
 	// signing is nil until a key is needed.
 	signing atomic.Pointer[[][]byte]
 
@@ -134,14 +139,16 @@ func New(o Options) (*Store, error) {
 // newStore returns a store without dial and not started.
 func newStore(o Options, cluster bool) *Store {
 	s := &Store{
-		link:       newLink(o.Address),
-		cluster:    cluster,
-		namespace:  o.Namespace,
-		prefix:     redisclient.Prefix(o.Namespace),
-		node:       rand.Text() + " " + printable(cmp.Or(o.Node, hostName())),
-		take:       takeScript,
-		announce:   announceScript,
-		wall:       time.Now,
+		link:      newLink(o.Address),
+		cluster:   cluster,
+		namespace: o.Namespace,
+		prefix:    redisclient.Prefix(o.Namespace),
+		node:      rand.Text() + " " + printable(cmp.Or(o.Node, hostName())),
+		take:      takeScript,
+		announce:  announceScript,
+		wall:      time.Now,
+
+		watchesLoss: o.WatchLoss, markerKeys: map[int]string{},
 		joinSignal: make(chan struct{}, 1),
 	}
 	s.members.Store(&membership{})
@@ -170,6 +177,12 @@ func (s *Store) Shard(subject headgate.Subject) int {
 // Nodes returns the number of nodes that use the namespace, including this one. A killed node counts for ten seconds. If
 // Redis loses its data, the number falls only after Redis has been available for ten seconds.
 func (s *Store) Nodes() int { return int(max(1, s.members.Load().nodes)) }
+
+// Membership returns the number of nodes that share the counters and the rank of this node among them, from 1; zeros if they are unknown.
+func (s *Store) Membership() (nodes, rank int) {
+	m := s.members.Load()
+	return int(m.nodes), int(m.rank)
+}
 
 // Key returns the key of the subject in Redis: a hash with a field of six bytes for each counter. It is meant for inspection;
 // only the scripts know the layout of the fields.

@@ -71,6 +71,9 @@ func TestRights(t *testing.T) {
 				t.Errorf("%+v, %v", list, err)
 			}
 			s.heartbeat(t.Context())
+			if _, _, err := s.SwapWeights(t.Context(), "a", "", "b"); err != nil {
+				t.Error(err)
+			}
 			for _, server := range all {
 				if denied, _ := server.Must(t, "ACL", "LOG").([]any); len(denied) > 0 {
 					t.Errorf("%s denied %v", server.Addr(), denied)

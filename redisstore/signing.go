@@ -46,13 +46,8 @@ func (s *Store) agreeOnKey(ctx context.Context) ([][]byte, error) {
 		offer = string((*known)[0])
 	}
 	name := s.prefix + "key"
-	replies := client.DoMulti(ctx,
-		client.B().Set().Key(name).Value(offer).Nx().Get().Build(),
-		client.B().Expire().Key(name).Seconds(int64(signingTTL.Seconds())).Build())
-	current, err := replies[0].ToString()
+	current, err := agreeOn(ctx, client, name, offer, signingTTL)
 	switch {
-	case rueidis.IsRedisNil(err):
-		current = offer
 	case err != nil:
 		return nil, fmt.Errorf("redisstore: %w: key %s: %w", headgate.ErrUnavailable, name, err)
 	case len(current) < minSigningKey:
@@ -70,4 +65,16 @@ func (s *Store) agreeOnKey(ctx context.Context) ([][]byte, error) {
 		return *s.signing.Load(), nil
 	}
 	return keys, nil
+}
+
+// agreeOn offers a value for a key, renews the key's TTL, and returns the value that the key has: the offered one if it had none.
+func agreeOn(ctx context.Context, client rueidis.Client, key, offer string, ttl time.Duration) (string, error) {
+	replies := client.DoMulti(ctx,
+		client.B().Set().Key(key).Value(offer).Nx().Get().Build(),
+		client.B().Expire().Key(key).Seconds(int64(ttl.Seconds())).Build())
+	current, err := replies[0].ToString()
+	if rueidis.IsRedisNil(err) {
+		return offer, nil
+	}
+	return current, err
 }

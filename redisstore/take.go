@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -44,7 +43,7 @@ func (s *Store) decide(ctx context.Context, g *group) {
 		g.err = err
 		return
 	}
-	guess := s.wall().Add(time.Duration(s.clockOffset.Load()) * time.Microsecond)
+	guess := s.now()
 	for range 3 {
 		var msg rueidis.RedisMessage
 		if msg, g.err = s.run(ctx, client, s.take, keys, encode(g.charges, keyOf, guess)...); g.err != nil {
