@@ -23,13 +23,14 @@ type Certificate struct {
 }
 
 // NewCertificate returns a certificate for servers on this machine and for clients. It is signed by the certificate by, or
-// self-signed if by is nil. The template has its names and may have an expiry; the default is in 100 years.
+// self-signed if by is nil. The template has its names, and may have further addresses and an
+// expiry; the default is in 100 years.
 func NewCertificate(t testing.TB, by *Certificate, template *x509.Certificate) *Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	NoError(t, err)
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	template.IPAddresses = append(template.IPAddresses, net.IPv4(127, 0, 0, 1))
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	template.NotBefore = time.Unix(0, 0) // tests may use their own clock
 	if template.NotAfter.IsZero() {

@@ -14,20 +14,29 @@ import (
 )
 
 // Engine is a server implementation: which binaries to run.
-type Engine struct{ name string }
+type Engine struct {
+	name  string
+	place *Place // of its servers; nil is this machine's own network
+}
 
 // The engines that tests run against.
 var (
-	Redis  = Engine{"redis"}
-	Valkey = Engine{"valkey"}
+	Redis  = Engine{name: "redis"}
+	Valkey = Engine{name: "valkey"}
 )
 
 func (e Engine) String() string { return e.name }
 
+// In returns the engine with its servers in another place, on the loopback address there.
+func (e Engine) In(p *Place) Engine {
+	e.place = p
+	return e
+}
+
 // binary returns the path of the server. Sentinel is the same program with another flag.
 func (e Engine) binary(t testing.TB) string {
 	t.Helper()
-	if e != Redis {
+	if e.name != Redis.name {
 		Long(t)
 	}
 	return Find(t, e.name+"-server")

@@ -3,7 +3,6 @@ package testenv
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,18 +64,7 @@ func Spawn(t testing.TB, command *exec.Cmd) *Program {
 // Run starts a server with Spawn and returns when it listens at the address.
 func Run(t testing.TB, command *exec.Cmd, address string) *Program {
 	t.Helper()
-	p := Spawn(t, command)
-	err := p.await(func() error {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			err = conn.Close()
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatalf("%s: %v\n%.10000s", command, err, p.Output())
-	}
-	return p
+	return (&Place{}).Run(t, command, address)
 }
 
 var errPortTaken = errors.New("port taken")

@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,9 +19,11 @@ func (e replyError) Error() string { return string(e) }
 
 // roundTrip sends one command over a new connection. A kept connection would be closed by every failover, and its next command would
 // fail for an outdated reason.
-func roundTrip(addr string, args []string, timeout time.Duration) (any, error) {
+func (s *Server) roundTrip(args []string, timeout time.Duration) (any, error) {
 	deadline := time.Now().Add(timeout)
-	conn, err := net.DialTimeout("tcp", addr, timeout)
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	conn, err := s.place.dial(ctx, s.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +46,7 @@ func roundTrip(addr string, args []string, timeout time.Duration) (any, error) {
 	}
 	reply, err := readReply(bufio.NewReader(conn))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", addr, args[0], err)
+		return nil, fmt.Errorf("%s: %s: %w", s.Addr(), args[0], err)
 	}
 	if failure, ok := reply.(replyError); ok {
 		return nil, failure

@@ -3,7 +3,6 @@ package testenv
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 // Server is a server process. It stays valid after Kill, for Restart.
 type Server struct {
 	binary  string
+	place   *Place
 	dir     string
 	port    int
 	cluster bool     // whether it is a cluster node, which has a bus port
@@ -48,7 +48,10 @@ func dataArgs(extra []string) []string {
 // newServer prepares a server and its cleanup; startAll starts it.
 func newServer(t testing.TB, e Engine, extra []string) *Server {
 	t.Helper()
-	s := &Server{binary: e.binary(t), dir: t.TempDir(), extra: extra}
+	s := &Server{binary: e.binary(t), place: e.place, dir: t.TempDir(), extra: extra}
+	if s.place == nil {
+		s.place = &Place{}
+	}
 	s.configure(t, "")
 	t.Cleanup(s.Kill)
 	return s
@@ -112,7 +115,7 @@ func (s *Server) run() error {
 	if s.cluster {
 		args = append(args, "--cluster-port", strconv.Itoa(s.busPort))
 	}
-	cmd := exec.Command(s.binary, append(args, s.extra...)...)
+	cmd := s.place.Command(s.binary, append(args, s.extra...)...)
 	cmd.Dir = s.dir
 	if s.clock != nil {
 		cmd.Env = append(os.Environ(), s.clock.env()...)
@@ -149,13 +152,13 @@ func (s *Server) Addr() string { return localAddr(s.port) }
 // Do sends one command over a new connection, with a timeout of two seconds. A reply is a string, an int64, nil or a []any of these. An
 // error reply is returned as the error, with its text unchanged (inside a []any it is an item).
 func (s *Server) Do(args ...string) (any, error) {
-	return roundTrip(s.Addr(), args, 2*time.Second)
+	return s.roundTrip(args, 2*time.Second)
 }
 
 // Must does the same as Do, but an error ends the test, and the timeout is longer, because a slow machine must not fail the test.
 func (s *Server) Must(t testing.TB, args ...string) any {
 	t.Helper()
-	reply, err := roundTrip(s.Addr(), args, timeout)
+	reply, err := s.roundTrip(args, timeout)
 	if err != nil {
 		t.Fatalf("%s: %s: %v", s.Addr(), strings.Join(args, " "), err)
 	}
