@@ -23,7 +23,11 @@ var protocols = []string{"h2", "http/1.1"}
 
 // Files are the PEM files of a server's certificate and key. If ClientCA is set, clients need a certificate of one of its
 // authorities.
-type Files struct{ Cert, Key, ClientCA string }
+type Files struct {
+	Cert, Key, ClientCA string
+	// Section is the section of the config that has the files, for errors and logs.
+	Section string
+}
 
 // Certificates are the certificates in files, which are reloaded on change while Watch runs. A connection keeps those of its
 // handshake.
@@ -77,6 +81,12 @@ func (c *Certificates) Config(rejected func(remote net.Addr, err error)) *tls.Co
 	}
 }
 
+// Current returns the current certificate, and the authorities of clients, which are nil without Files.ClientCA.
+func (c *Certificates) Current() (tls.Certificate, *x509.CertPool) {
+	config := c.current.Load()
+	return config.Certificates[0], config.ClientCAs
+}
+
 // verify checks a client's certificate, which is the first one, against the authorities.
 func verify(certificates []*x509.Certificate, authorities *x509.CertPool) error {
 	if len(certificates) == 0 {
@@ -116,11 +126,11 @@ func (c *Certificates) reload() {
 	case found != c.seen || found == c.rejected:
 	case err != nil:
 		c.rejected = found
-		c.log.Error("certificates rejected: the previous ones stay in use until the files are corrected", "error", err)
+		c.log.Error("certificates rejected: the previous ones stay in use until the files are corrected", "section", c.files.Section, "error", err)
 	default:
 		c.current.Store(config)
 		c.used, c.rejected = found, contents{}
-		c.log.Info("certificates applied", "file", c.files.Cert)
+		c.log.Info("certificates applied", "section", c.files.Section, "file", c.files.Cert)
 	}
 	c.seen = found
 }
@@ -141,11 +151,11 @@ func (c *Certificates) read() (config *tls.Config, found contents, err error) {
 	}
 	found = sha256.Sum256(bytes.Join(data[:], []byte{0}))
 	if len(problems) > 0 {
-		return nil, found, fmt.Errorf("listen.tls: %w", errors.Join(problems...))
+		return nil, found, fmt.Errorf("%s: %w", c.files.Section, errors.Join(problems...))
 	}
 	pair, err := tls.X509KeyPair(data[0], data[1])
 	if err != nil {
-		return nil, found, fmt.Errorf("listen.tls: %s and %s do not match: %w", c.files.Cert, c.files.Key, err)
+		return nil, found, fmt.Errorf("%s: %s and %s do not match: %w", c.files.Section, c.files.Cert, c.files.Key, err)
 	}
 	config = &tls.Config{
 		MinVersion:   tls.VersionTLS12,
@@ -155,7 +165,7 @@ func (c *Certificates) read() (config *tls.Config, found contents, err error) {
 	if c.files.ClientCA != "" {
 		config.ClientCAs = x509.NewCertPool()
 		if !config.ClientCAs.AppendCertsFromPEM(data[2]) {
-			return nil, found, fmt.Errorf("listen.tls: no certificate in %s: must be PEM", c.files.ClientCA)
+			return nil, found, fmt.Errorf("%s: no certificate in %s: must be PEM", c.files.Section, c.files.ClientCA)
 		}
 	}
 	return config, found, nil

@@ -30,7 +30,7 @@ func write(t *testing.T, file, text string) {
 }
 
 func filesIn(dir string) Files {
-	return Files{Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), ClientCA: filepath.Join(dir, "ca")}
+	return Files{Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), ClientCA: filepath.Join(dir, "ca"), Section: "x.tls"}
 }
 
 func (p pair) write(t *testing.T, f Files) {
@@ -96,6 +96,9 @@ func TestReload(t *testing.T) {
 			}
 		}
 		expect("one", 0)
+		if first, authorities := c.Current(); first.Leaf.Subject.CommonName != "one" || authorities != nil {
+			t.Errorf("the current certificate is that of %s, with %v", first.Leaf.Subject.CommonName, authorities)
+		}
 		two.write(t, files)
 		expect("two", 1)
 		write(t, files.Cert, "nonsense")
@@ -111,6 +114,9 @@ func TestReload(t *testing.T) {
 		expect("two", 4)
 		one.write(t, files)
 		expect("one", 5)
+		if !strings.Contains(log.String(), "x.tls: ") {
+			t.Errorf("the section of the config is not in the log:\n%s", log.String())
+		}
 	})
 }
 
