@@ -20,6 +20,7 @@ import (
 
 // check validates keys in combination. Each key on its own is already validated.
 func (d *decoder) check(c *Config) {
+	d.setRegionsListener(c)
 	d.checkListeners(&c.Listen)
 	d.checkCallers(c)
 	d.checkAdmin(c)
@@ -30,6 +31,7 @@ func (d *decoder) check(c *Config) {
 	d.checkStore(c)
 	d.checkRedis(&c.Redis)
 	d.checkRules(c)
+	d.checkRegions(c)
 	d.checkTrust(&c.Identity)
 	d.checkTokens(&c.Identity)
 	d.checkAdminTokens(&c.AdminJWT)
@@ -77,7 +79,11 @@ func (d *decoder) authorities(key, file string) {
 
 func (d *decoder) checkListeners(l *Listen) {
 	all := []struct{ key, address string }{
-		{"listen.http", l.HTTP}, {"listen.grpc", l.GRPC}, {"listen.ops", l.Ops}, {"listen.admin", l.Admin},
+		{"listen.http", l.HTTP},
+		{"listen.grpc", l.GRPC},
+		{"listen.ops", l.Ops},
+		{"listen.admin", l.Admin},
+		{"listen.regions", l.Regions},
 	}
 	d.badIf(l.HTTP == "" && l.GRPC == "", "listen.http", "and listen.grpc are both off, so the server would decide nothing: turn one of them on")
 	for i, one := range all {

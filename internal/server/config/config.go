@@ -34,6 +34,7 @@ type Config struct {
 	// Rules lists rule files and directories. It is empty if the rules are in Postgres.
 	Rules    []string
 	Postgres Postgres
+	Regions  Regions
 	// AllowNoRules makes a server without any rule ready. Such a server allows every request.
 	AllowNoRules bool
 	// LastGoodFile stores the last valid rules; if it is "", they do not survive a restart.
@@ -60,9 +61,11 @@ type Config struct {
 // Listen contains the addresses of the listeners; "" turns a listener off.
 type Listen struct {
 	HTTP, GRPC, Ops, Admin string
+	// Regions is for the servers of other regions; it is off if and only if there are none.
+	Regions string
 	// AllowRefunds selects the listeners whose callers may refund units.
 	AllowRefunds struct{ HTTP, GRPC bool }
-	// TLS applies to all listeners except Ops.
+	// TLS applies to all listeners except Ops and Regions.
 	TLS ListenTLS
 }
 
@@ -152,11 +155,12 @@ type Tracing struct {
 // Default returns the config of an empty file. A real file must also name rules.
 func Default() *Config {
 	c := &Config{
-		Listen: Listen{HTTP: "127.0.0.1:8080", GRPC: "127.0.0.1:8081", Ops: "127.0.0.1:8082", Admin: "127.0.0.1:8083"},
-		Store:  StoreRedis,
-		Memory: Memory{MaxCounters: memstore.DefaultMaxEntries},
-		Redis:  Redis{Address: "redis://127.0.0.1:6379", Namespace: "headgate", Deadline: storewrap.DefaultDeadline},
-		Mode:   headgate.Enforce, Nodes: 1, LocalShare: 100, Headers: limitfields.Choice{Draft: true, Version: ratelimitdraft.Draft11, Legacy: true},
+		Listen:  Listen{HTTP: "127.0.0.1:8080", GRPC: "127.0.0.1:8081", Ops: "127.0.0.1:8082", Admin: "127.0.0.1:8083"},
+		Store:   StoreRedis,
+		Memory:  Memory{MaxCounters: memstore.DefaultMaxEntries},
+		Redis:   Redis{Address: "redis://127.0.0.1:6379", Namespace: "headgate", Deadline: storewrap.DefaultDeadline},
+		Regions: Regions{HomeDeadline: defaultHomeDeadline, OnStoreLoss: AllowLost},
+		Mode:    headgate.Enforce, Nodes: 1, LocalShare: 100, Headers: limitfields.Choice{Draft: true, Version: ratelimitdraft.Draft11, Legacy: true},
 		ShowSubjects: ShowHash, Tenants: pgrules.DefaultQuotas(), Tracing: Tracing{Sample: 1},
 	}
 	c.Identity.ForwardedHeader = identity.XForwardedFor

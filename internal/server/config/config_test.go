@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "update the golden files")
 const clearPassword = "hunter2"
 
 var variables = map[string]string{
-	"HOST": "redis.internal", "YES": "true", "BITS": "56", "HOPS": "two", "PASSWORD": clearPassword,
+	"HOST": "redis.internal", "YES": "true", "BITS": "56", "HOPS": "two", "PASSWORD": clearPassword, "REGION": "eu",
 }
 
 func lookup(name string) (string, bool) {
@@ -79,7 +79,7 @@ func TestEveryKey(t *testing.T) {
 	cert, key, secret := "testdata/files/cert.pem", "testdata/files/key.pem", "testdata/files/secret"
 	want := &Config{
 		Listen: Listen{
-			HTTP: "127.0.0.1:9080", GRPC: ":9081", Admin: "[::]:9083", AllowRefunds: struct{ HTTP, GRPC bool }{true, true},
+			HTTP: "127.0.0.1:9080", GRPC: ":9081", Admin: "[::]:9083", Regions: ":9084", AllowRefunds: struct{ HTTP, GRPC bool }{true, true},
 			TLS: ListenTLS{CertFile: cert, KeyFile: key, ClientCAFile: cert},
 		},
 		Callers: Callers{TokensFile: secret, Names: []string{"gateway.example.com", "spiffe://example.com/gateway"}},
@@ -87,6 +87,16 @@ func TestEveryKey(t *testing.T) {
 		Redis: Redis{
 			Address: "sentinel://redis.internal:26379/main", Username: "headgate", PasswordFile: secret, Namespace: "team-a", Deadline: 25 * time.Millisecond,
 			TLS: RedisTLS{Enabled: true, CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "redis.example.com"},
+		},
+		Regions: Regions{
+			Name: "eu",
+			Members: []RegionMember{
+				{Name: "ap-south_1", Address: "10.1.2.3:443", Weight: 1},
+				{Name: "eu", Address: "[2001:db8::1]:8084", Weight: 56},
+				{Name: "us", Address: "headgate.eu.example.com:8084", Weight: 2},
+			},
+			HomeDeadline: time.Second,
+			TLS:          RegionsTLS{CertFile: cert, KeyFile: key, CAFile: cert}, OnStoreLoss: DenyLost,
 		},
 		Rules: []string{"testdata/files/rules"}, AllowNoRules: true, LastGoodFile: "testdata/files/kept", Mode: headgate.Shadow, Headers: limitfields.Choice{Draft: true, Version: ratelimitdraft.DraftNext, Legacy: true, OlderDraft: true},
 		Nodes: 12, LocalShare: 20,
@@ -227,5 +237,36 @@ func TestMask(t *testing.T) {
 		if got := mask(text); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
 		}
+	}
+}
+
+// TestRegionsOnOneHost loads what a test of several regions uses, and the default of listen.regions.
+func TestRegionsOnOneHost(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Abs("testdata/files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tls := "\n  tls: {cert_file: " + files + "/cert.pem, key_file: " + files + "/key.pem, ca_file: " + files + "/cert.pem}\n"
+	for text, want := range map[string]string{
+		"listen: {regions: 127.0.0.1:9084}\nregions:\n  name: a\n  members: {a: {address: 127.0.0.1:9084}, b: {address: localhost:9085}}": "127.0.0.1:9084",
+		"regions:\n  name: b\n  members: {a: {address: 10.0.0.1:9084}, b: {address: 192.168.1.1:9084}}":                                   ":8084",
+	} {
+		c, err := Load(write(t, "rules: rules\n"+text+tls))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Listen.Regions != want {
+			t.Errorf("listen.regions is %s, want %s", c.Listen.Regions, want)
+		}
+	}
+}
+
+func TestFractions(t *testing.T) {
+	t.Parallel()
+	r := Regions{Members: []RegionMember{{Name: "a", Weight: 1}, {Name: "b", Weight: 2}, {Name: "c", Weight: 2}}}
+	want := []headgate.Fraction{{From: 0, To: 1, Of: 5}, {From: 1, To: 3, Of: 5}, {From: 3, To: 5, Of: 5}}
+	if got := r.Fractions(); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

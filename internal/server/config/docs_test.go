@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -61,6 +63,35 @@ func TestDocumentedConfig(t *testing.T) {
 	}
 }
 
+// TestDocumentedRegions loads the example of regions, with its files moved, and checks the numbers in the text.
+func TestDocumentedRegions(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(readDocs(t), "\n## Regions\n")
+	_, text, _ := strings.Cut(section, "```yaml\n")
+	text, _, ok := strings.Cut(text, "```")
+	if !ok {
+		t.Fatal("example not found")
+	}
+	files, err := filepath.Abs("testdata/files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = strings.NewReplacer("/etc/headgate/regions-key.pem", files+"/key.pem", "/etc/headgate/regions.pem", files+"/cert.pem",
+		"/etc/headgate/regions-ca.pem", files+"/cert.pem").Replace(text)
+	c, err := Load(write(t, "rules: rules\n"+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row := "With `regions`, `" + c.Listen.Regions + "` unless"; !strings.Contains(readDocs(t), row) {
+		t.Errorf("the documentation does not have %q", row)
+	}
+	for i, want := range []int64{200, 400, 400} {
+		if share := c.Regions.Fractions()[i].Share(headgate.Per(1000, time.Minute)); share.Count != want {
+			t.Errorf("the share of %s is %s", c.Regions.Members[i].Name, share)
+		}
+	}
+}
+
 // TestDocumentedKeys checks that the documentation has a row for each key, with its default.
 func TestDocumentedKeys(t *testing.T) {
 	t.Parallel()
@@ -71,7 +102,7 @@ func TestDocumentedKeys(t *testing.T) {
 	}
 	for i := range settings {
 		shown, value := "–", settings[i].value(Default())
-		if v := reflect.ValueOf(value); v.Kind() != reflect.String && v.Kind() != reflect.Slice || v.Len() > 0 {
+		if v := reflect.ValueOf(value); !slices.Contains([]reflect.Kind{reflect.String, reflect.Slice, reflect.Map}, v.Kind()) || v.Len() > 0 {
 			shown = fmt.Sprintf("`%v`", value)
 		}
 		want = append(want, settings[i].key+" "+shown)

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/yamldoc"
 )
 
-// Setting is a key with its value, which is a string, a bool, an int or a []string.
+// Setting is a key with its value, which is a string, a bool, an int, a []string, or a map of names to keys and their values.
 type Setting struct {
 	Key   string
 	Value any
@@ -36,8 +36,11 @@ func (c *Config) Settings() []Setting {
 	return all
 }
 
-// unused reports whether a key belongs to the store that is not selected.
+// unused reports whether a key belongs to the store that is not selected, or to regions if there are none.
 func (c *Config) unused(key string) bool {
+	if key == "regions.home_deadline" || key == "regions.on_store_loss" {
+		return len(c.Regions.Members) == 0
+	}
 	if c.Store == StoreMemory {
 		return strings.HasPrefix(key, "redis.") || key == "nodes" || key == "local_share"
 	}
@@ -56,6 +59,7 @@ var settings = []setting{
 	listener("listen.grpc", func(c *Config) *string { return &c.Listen.GRPC }),
 	listener("listen.ops", func(c *Config) *string { return &c.Listen.Ops }),
 	listener("listen.admin", func(c *Config) *string { return &c.Listen.Admin }),
+	listener("listen.regions", func(c *Config) *string { return &c.Listen.Regions }),
 	file("listen.tokens_file", func(c *Config) *string { return &c.Callers.TokensFile }),
 	yesNo("listen.open", func(c *Config) *bool { return &c.Callers.Open }),
 	{"listen.allow_refunds", (*decoder).allowRefunds, func(c *Config) any {
@@ -87,6 +91,13 @@ var settings = []setting{
 	{"rules", (*decoder).rules, func(c *Config) any { return c.Rules }},
 	address("postgres.address", checkPostgresAddress, func(c *Config) *string { return &c.Postgres.Address }),
 	file("postgres.password_file", func(c *Config) *string { return &c.Postgres.PasswordFile }),
+	checked("regions.name", checkRegionName, func(c *Config) *string { return &c.Regions.Name }),
+	{"regions.members", (*decoder).members, func(c *Config) any { return c.Regions.shown() }},
+	word("regions.on_store_loss", []string{string(AllowLost), string(DenyLost)}, func(c *Config) *string { return (*string)(&c.Regions.OnStoreLoss) }),
+	duration("regions.home_deadline", 10*time.Millisecond, 5*time.Second, "10ms to 5s", func(c *Config) *time.Duration { return &c.Regions.HomeDeadline }),
+	file("regions.tls.cert_file", func(c *Config) *string { return &c.Regions.TLS.CertFile }),
+	file("regions.tls.key_file", func(c *Config) *string { return &c.Regions.TLS.KeyFile }),
+	file("regions.tls.ca_file", func(c *Config) *string { return &c.Regions.TLS.CAFile }),
 	yesNo("allow_no_rules", func(c *Config) *bool { return &c.AllowNoRules }),
 	{"last_good_file", (*decoder).lastGoodFile, func(c *Config) any { return c.LastGoodFile }},
 	{"mode", (*decoder).mode, func(c *Config) any { return c.Mode.String() }},
