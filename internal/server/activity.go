@@ -20,6 +20,7 @@ type activity struct {
 	top       *fanout.Topic[offenders.Query, offenders.Result]
 	denied    *fanout.Topic[denials.Query, denials.Result]
 	release   *fanout.Topic[adminapi.ReleaseQuery, adminapi.ReleaseResult]
+	regions   *fanout.Topic[regionQuery, regionResult] // nil if there is only one
 }
 
 // newActivity returns the activity of a server whose limiter and store are open. Without Redis there is one node.
@@ -41,6 +42,9 @@ func newActivity(s *server) *activity {
 	a.top = fanout.NewTopic(a.nodes, "top", a.offenders.Result, offenders.Merge)
 	a.denied = fanout.NewTopic(a.nodes, "denials", a.denials.Result, denials.Merge)
 	a.release = fanout.NewTopic(a.nodes, "release", adminapi.ReleaseOwn(s.limiter), adminapi.MergeReleases)
+	if s.regions != nil {
+		a.regions = fanout.NewTopic(a.nodes, "regions", s.regionResult, mergeRegions)
+	}
 	return a
 }
 

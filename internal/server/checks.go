@@ -59,14 +59,7 @@ func (s *server) addChecks(gate *callers.Gate, tokens adminapi.Authorities) {
 		}
 	})
 	s.onDrain = append(s.onDrain, state.Shutdown, api.Drain)
-	s.endpoints = append(s.endpoints, &endpoint{
-		name: "grpc", address: s.config.Listen.GRPC, serve: server.Serve,
-		shutdown: func(ctx context.Context) {
-			cancel := context.AfterFunc(ctx, server.Stop)
-			defer cancel()
-			server.GracefulStop()
-		},
-	})
+	s.addGRPC("grpc", s.config.Listen.GRPC, server)
 }
 
 // openGate returns the gate that authorizes callers of the check API. With --dev all callers on this machine are authorized.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/headgate/headgate/internal/netaddr"
 	"github.com/headgate/headgate/internal/server/listen"
 )
@@ -42,6 +44,7 @@ func (s *server) listen(ctx context.Context) error {
 	}
 	s.addChecks(gate, tokens) //nolint:contextcheck // background updates of a package are stopped separately
 	s.addAdmin(gate, tokens)  //nolint:contextcheck // as above
+	s.addRegions()
 	s.addHTTP("ops", s.config.Listen.Ops, listen.NewHTTP(s.health.ops(s.metrics.Handler()), nil, s.Log))
 
 	addresses, err := s.open(ctx)
@@ -53,7 +56,7 @@ func (s *server) listen(ctx context.Context) error {
 	defer serving.Wait()
 	failed := make(chan error, len(s.endpoints))
 	for _, e := range s.endpoints {
-		secure := s.certificates != nil && e.name != "ops"
+		secure := s.certificates != nil && e.name != "ops" || e.name == "regions"
 		s.Log.Info("listening", "listener", e.name, "address", addresses[e.name], "tls", secure)
 		serving.Go(func() {
 			if err := e.serve(e.listener); err != nil {
@@ -156,6 +159,17 @@ func (s *server) addHTTP(name, address string, server *http.Server) {
 			if server.Shutdown(ctx) != nil {
 				_ = server.Close() // the drain time is over
 			}
+		},
+	})
+}
+
+func (s *server) addGRPC(name, address string, server *grpc.Server) {
+	s.endpoints = append(s.endpoints, &endpoint{
+		name: name, address: address, serve: server.Serve,
+		shutdown: func(ctx context.Context) {
+			cancel := context.AfterFunc(ctx, server.Stop)
+			defer cancel()
+			server.GracefulStop()
 		},
 	})
 }

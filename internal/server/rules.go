@@ -39,6 +39,7 @@ func (s *server) watchRules(ctx context.Context) (wait func(), err error) {
 	report := func(e ruledoc.Event) {
 		s.metrics.Rules(e)
 		s.health.rules(ctx, e)
+		s.warnOfRegions(ctx)
 	}
 	if s.config.Postgres.Address != "" && !s.Dev {
 		return s.followRules(ctx, report)

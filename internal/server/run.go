@@ -60,7 +60,8 @@ type server struct {
 	activity     *activity
 	memory       *memstore.Store   // nil if counters are in Redis
 	redis        *redisstore.Store // nil if counters are in memory
-	store        *storewrap.Store  // wraps redis
+	regions      *regions          // nil if there is only one; wraps redis
+	store        *storewrap.Store  // wraps redis, or regions
 	limiter      *headgate.Limiter
 	slots        *check.Slots
 	db           *pgrules.DB  // nil if rules are in files
@@ -69,6 +70,7 @@ type server struct {
 	certificates *listen.Certificates // nil without TLS
 	endpoints    []*endpoint
 	onDrain      []func()
+	warnedRules  string // version of the rules that warnOfRegions has logged
 }
 
 // heapFloor is the size of an allocation that is never written to, and so takes no physical memory. The garbage collector
@@ -94,6 +96,7 @@ func Run(ctx context.Context, c *config.Config, o Options) error {
 	}
 	if s.redis != nil {
 		defer s.redis.Close()
+		defer s.regions.close()
 		defer s.store.Close()
 	}
 	// When ctx ends, the server drains: background tasks continue until the last response.
@@ -124,7 +127,7 @@ func Run(ctx context.Context, c *config.Config, o Options) error {
 	defer s.resolver.Close()
 	if files := s.config.Listen.TLS; files.CertFile != "" {
 		if s.certificates, err = listen.Load(listen.Files{
-			Cert: files.CertFile, Key: files.KeyFile, ClientCA: files.ClientCAFile,
+			Cert: files.CertFile, Key: files.KeyFile, ClientCA: files.ClientCAFile, Section: "listen.tls",
 		}, s.Log); err != nil {
 			return err
 		}
@@ -133,6 +136,8 @@ func Run(ctx context.Context, c *config.Config, o Options) error {
 	if s.redis != nil {
 		s.pingRedis(ctx) // so that Redis is connected before the first request, if it is available
 		tasks.Go(func() { s.watchRedis(background) })
+		tasks.Go(func() { s.regions.run(background) })
+		s.regions.learn(ctx)
 	} else {
 		tasks.Go(func() { s.watchMemory(background) })
 	}

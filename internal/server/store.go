@@ -31,32 +31,55 @@ func (s *server) openStore() error {
 		return fmt.Errorf("secret_file: %w", err)
 	}
 	var store headgate.Store
+	options := headgate.Options{Secret: secret}
 	if s.config.Store == config.StoreMemory {
 		s.memory = memstore.New(memstore.Options{MaxEntries: s.config.Memory.MaxCounters})
 		s.metrics.StoreUp(true)
 		s.metrics.MemoryCounters(s.memory.Len)
 		store = s.memory
 	} else {
-		o, err := RedisOptions(&s.config.Redis)
+		ro, err := RedisOptions(&s.config.Redis)
 		if err != nil {
 			return err
 		}
-		o.Node = s.nodeName()
-		if s.redis, err = redisstore.New(o); err != nil {
+		ro.Node, ro.WatchLoss = s.nodeName(), s.config.Regions.Name != "" && s.config.Regions.OnStoreLoss == config.DenyLost
+		if s.redis, err = redisstore.New(ro); err != nil {
 			return err
 		}
-		s.store = storewrap.New(s.redis, storewrap.Options{Deadline: s.config.Redis.Deadline, Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.Log, Observe: s.metrics.StoreCall})
+		store = s.redis
+		if len(s.config.Regions.Members) > 0 {
+			if s.regions, err = s.openRegions(secret); err != nil {
+				s.redis.Close()
+				return err
+			}
+			store, options.Share = s.regions.store, s.regions.shares.Share
+		}
+		o := s.wrapOptions()
+		o.Deadline, o.Observe = s.config.Redis.Deadline, s.metrics.StoreCall
+		s.store = storewrap.New(store, o)
 		s.metrics.Store(s.store.Stats)
 		s.metrics.Nodes(s.redis.Nodes)
 		s.health.store = s.store.Stats
 		store = s.store
-		s.health.state.Redis = &redisHealth{Status: "connecting", Address: redact.Address(o.Address), Since: now()}
+		if s.regions != nil {
+			store = s.openRouter()
+		}
+		s.health.state.Redis = &redisHealth{Status: "connecting", Address: redact.Address(ro.Address), Since: now()}
 	}
 	none, err := headgate.Compile()
-	s.limiter = headgate.NewLimiter(store, none, headgate.Options{Secret: secret})
+	s.limiter = headgate.NewLimiter(store, none, options)
 	s.metrics.Limits(s.limiter.Rules)
 	s.metrics.Slots(s.limiter)
 	return err
+}
+
+// wrapOptions returns the options that all wrapped stores have in common.
+func (s *server) wrapOptions() storewrap.Options {
+	o := storewrap.Options{Nodes: s.config.Nodes, LocalShare: s.config.LocalShare, Log: s.Log}
+	if s.regions != nil {
+		o.Regions, o.RegionShare = len(s.config.Regions.Members), s.regions.shares.Share
+	}
+	return o
 }
 
 // watchMemory records the counters that the store in memory evicts, and logs when it begins to.

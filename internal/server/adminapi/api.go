@@ -46,6 +46,10 @@ type Options struct {
 	Denials func(context.Context, denials.Query) (denials.Result, fanout.Coverage, error)
 	// ReleaseOwn asks all nodes to release the units of a holder; nil if there are no others.
 	ReleaseOwn func(context.Context, ReleaseQuery) (ReleaseResult, fanout.Coverage, error)
+	// Regions are all regions; nil if there is only one.
+	Regions Regions
+	// Weights are the weights of the regions; nil if there is only one.
+	Weights Weights
 	// ShowSubjects is how the results of Top and Denials show subjects, from the config: hash or clear.
 	ShowSubjects string
 	// Log receives a warning about wrong tokens, at most every 10 seconds for each address, and all calls at level debug. nil

@@ -86,12 +86,16 @@ func (a *api) giveBack(c *call, action string, credit Credit) (any, error) {
 	if err := a.audit(c, &rule, credit.Subject, record); err != nil {
 		return nil, err
 	}
-	if _, err := a.limiter.Refund(c.Context(), request); errors.Is(err, headgate.ErrUnanswered) {
+	d, err := a.limiter.Refund(c.Context(), request)
+	if errors.Is(err, headgate.ErrUnanswered) {
 		return nil, a.storeUnavailable(fmt.Errorf("%w: it is unknown whether the units were given back: check the usage before you retry", err))
 	} else if err != nil {
 		return nil, a.storeUnavailable(err)
 	}
-	return a.peek(c, id, &rule, credit.Subject)
+	problems := a.creditRegions(c.Context(), d.Limits, credit.Units)
+	u, err := a.peek(c, id, &rule, credit.Subject)
+	u.RegionProblems = problems
+	return u, err
 }
 
 // ruleOf returns the rule in force whose counter of a subject is to be changed.

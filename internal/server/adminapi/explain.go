@@ -28,7 +28,9 @@ func (a *api) explain(c *call) (any, error) {
 	if unused := a.unusedAttributes(q.Attributes); unused != "" {
 		notes = append(notes, unused)
 	}
-	return explain.New(&explanation, q, explain.Place{RulesFrom: a.RulesFrom, Redis: a.Redis, Key: a.Key}, notes...), nil
+	place := explain.Place{RulesFrom: a.RulesFrom, Redis: a.Redis, Key: a.Key, Regions: map[int]*explain.Regions{}}
+	a.addRegions(c.Context(), explanation.Decision.Limits, func(i int, r *explain.Regions) { place.Regions[i] = r })
+	return explain.New(&explanation, q, place, notes...), nil
 }
 
 // decided reports whether all limits were decided, by Redis, a local fallback share or on_store_failure. A limit with a local fallback

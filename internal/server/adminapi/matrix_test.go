@@ -126,6 +126,9 @@ func newMatrix(t *testing.T, w *world) map[string]entry {
 			return request("DELETE /tokens/%s", "", made("POST /tokens", `{"name": "bob"}`, "tokenId"))
 		}, 204, false},
 
+		"GET /v1/regions":            {Viewer, false, always("GET /v1/regions", ""), 200, false},
+		"GET /v1/regions/weights":    {Viewer, false, always("GET /v1/regions/weights", ""), 200, false},
+		"POST /v1/regions/weights":   {Admin, false, always("POST /v1/regions/weights", `{"weights": {"eu": 2}}`), 200, false},
 		"GET /v1/rate-limit/top":     {Viewer, false, always("GET /top", ""), 200, false},
 		"GET /v1/rate-limit/denials": {Viewer, false, always("GET /denials?attribute=user=ann", ""), 200, false},
 		"GET /debug/pprof/{profile}": {Admin, false, always("GET /debug/pprof/goroutine", ""), 200, false},
@@ -209,6 +212,7 @@ func TestMatrix(t *testing.T) {
 	w.follow(t)
 	s := &fakeNodes{}
 	w.api.Top, w.api.Denials, w.api.ShowSubjects = s.Top, s.Denials, "clear"
+	w.api.Regions, w.api.Weights = &fakeRegions{}, &fakeWeights{}
 	matrix := newMatrix(t, w)
 	a := withTrials(w.api)
 	if len(matrix) != len(a.routes) {

@@ -49,7 +49,7 @@ func (a *api) readOwnUsage(c *call) (any, error) {
 				continue
 			}
 		}
-		one := usageOf(requests[i].Rule, requests[i].Rule, requests[i].Attributes, &decisions[i])
+		one := usageOf(requests[i].Rule, requests[i].Rule, requests[i].Attributes, &decisions[i], nil)
 		own.Usage = append(own.Usage, one)
 		if one.Limited && (own.LimitUsage == nil || one.left() < own.left()) {
 			own.RuleID, own.LimitUsage = one.RuleID, one.LimitUsage

@@ -93,6 +93,9 @@ var routes = []route{
 	{http.MethodPost, TokensPath, Admin, wholeServer, inDatabase, (*api).createToken},
 	{http.MethodDelete, TokensPath + "/{tokenId}", Admin, wholeServer, inDatabase, (*api).revokeToken},
 
+	{http.MethodGet, RegionsPath, Viewer, wholeServer, anywhere, (*api).listRegions},
+	{http.MethodGet, WeightsPath, Viewer, wholeServer, anywhere, (*api).readWeights},
+	{http.MethodPost, WeightsPath, Admin, wholeServer, anywhere, (*api).changeWeights},
 	{http.MethodGet, TopPath, Viewer, wholeServer, anywhere, (*api).listTop},
 	{http.MethodGet, DenialsPath, Viewer, wholeServer, anywhere, (*api).listDenials},
 	{http.MethodGet, profilePath, Admin, wholeServer, anywhere, (*api).profile},

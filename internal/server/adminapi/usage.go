@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/check"
+	"github.com/headgate/headgate/internal/server/explain"
 	"github.com/headgate/headgate/ruledoc"
 )
 
@@ -17,6 +18,8 @@ type Usage struct {
 	// Limited is false if the subject is exempt or the rule is off. Limits is empty then.
 	Limited bool         `json:"limited"`
 	Limits  []LimitUsage `json:"limits"`
+	// RegionProblems are the regions that may not have given units back.
+	RegionProblems []RegionProblem `json:"regionProblems,omitempty"`
 }
 
 // usage is a Usage together with the limit that would deny the subject first.
@@ -43,13 +46,23 @@ type LimitUsage struct {
 	Enforced bool `json:"enforced"`
 	// LocalShare is true if Redis is unavailable. Remaining and ResetAt are those of the server's local fallback share then.
 	LocalShare bool `json:"localShare,omitempty"`
+	// Share is this region's share of a limit that regions share, and Regions the usage in all regions. Remaining and ResetAt are those of
+	// the share.
+	Share   *int64           `json:"share,omitempty"`
+	Regions *explain.Regions `json:"regions,omitempty"`
 }
 
 // left returns the remaining fraction of the limit.
-func (l *LimitUsage) left() float64 { return float64(l.Remaining) / float64(max(l.Limit, 1)) }
+func (l *LimitUsage) left() float64 {
+	of := l.Limit
+	if l.Share != nil {
+		of = *l.Share
+	}
+	return float64(l.Remaining) / float64(max(of, 1))
+}
 
 // usageOf returns the usage of a rule from the decision of a peek.
-func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decision) usage {
+func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decision, regions map[int]*explain.Regions) usage {
 	u := usage{RuleID: ruleID, Usage: Usage{Rule: rule, Subject: subject, Limits: []LimitUsage{}}}
 	for i := range d.Limits {
 		l := &d.Limits[i]
@@ -59,6 +72,9 @@ func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decis
 		one := LimitUsage{
 			Name: l.Name, Limit: l.Limit.Capacity(), Remaining: l.Remaining, ResetAt: l.Time.Add(l.ResetAfter).UTC(),
 			Origin: l.Origin.String(), Enforced: l.Enforced, LocalShare: l.DecidedBy() == headgate.PathLocal,
+		}
+		if isShared(l) {
+			one.Share, one.Regions = new(l.Share.Capacity()), regions[i]
 		}
 		switch {
 		case l.Limit.Algorithm == headgate.Concurrency:
@@ -126,7 +142,9 @@ func (a *api) peek(c *call, id string, rule *headgate.Rule, attributes headgate.
 	case d.Path == headgate.PathFailed:
 		return usage{}, a.storeUnavailable(headgate.ErrUnavailable)
 	}
-	return usageOf(id, rule.ID, subject, &d), nil
+	regions := map[int]*explain.Regions{}
+	a.addRegions(c.Context(), d.Limits, func(i int, r *explain.Regions) { regions[i] = r })
+	return usageOf(id, rule.ID, subject, &d, regions), nil
 }
 
 // ruleInForce returns the rule in force with a name or UUID. The rule has counters of its own.

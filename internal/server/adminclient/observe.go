@@ -17,6 +17,18 @@ func (c *Client) Nodes(ctx context.Context) (adminapi.Nodes, error) {
 	return get[adminapi.Nodes](ctx, c, http.MethodGet, adminapi.NodesPath, nil)
 }
 
+// Regions returns the state of all regions.
+func (c *Client) Regions(ctx context.Context) (adminapi.RegionsStatus, error) {
+	r, err := get[adminapi.RegionsStatus](ctx, c, http.MethodGet, adminapi.RegionsPath, nil)
+	switch {
+	case HasStatus(err, http.StatusNotFound):
+		return r, fmt.Errorf("%s: the server is older than this headgate and cannot show regions: upgrade the server", c.Server)
+	case err == nil && r.Region == "":
+		return r, c.notAdminAPI()
+	}
+	return r, err
+}
+
 // Explain returns whether a request would be denied now, and why.
 func (c *Client) Explain(ctx context.Context, q explain.Question) (*explain.Report, error) {
 	r, err := get[explain.Report](ctx, c, http.MethodPost, adminapi.ExplainPath, q)

@@ -37,6 +37,8 @@ type Question struct {
 type Place struct {
 	// RulesFrom are the files and directories of the rules.
 	RulesFrom []string
+	// Regions is the usage of shared limits in all regions, by the index of the decision's limits; nil if there is only one region.
+	Regions map[int]*Regions
 	// Redis is the address of Redis without the password, and Key returns the key of a subject. They are empty without Redis.
 	Redis string
 	Key   func(headgate.Subject) string
@@ -101,6 +103,8 @@ type Limit struct {
 	Allowed    bool     `json:"allowed"`
 	Enforced   bool     `json:"enforced"` // false in shadow mode and for candidates
 	Verdict    string   `json:"verdict"`
+	// Regions is the usage in all regions if the limit is shared by regions; Capacity, Used and Remaining are those of this region's share.
+	Regions *Regions `json:"regions,omitempty"`
 	// Holders are the nodes on which the units of a concurrency limit are in use, those with most units first.
 	Holders []Holder `json:"holders,omitempty"`
 	// Key is the counter's key in Redis, and Field its hash field in hexadecimal.
@@ -146,6 +150,7 @@ func New(e *headgate.Explanation, q Question, p Place, notes ...string) *Report 
 		if l.CountedBy = by[l.Rule]; p.Key != nil {
 			l.Key, l.Field = p.Key(d.Limits[i].Subject), fmt.Sprintf("%012x", uint64(d.Limits[i].Counter))
 		}
+		l.Regions = p.Regions[i]
 		if i < len(e.Holders) {
 			for _, h := range e.Holders[i] {
 				l.Holders = append(l.Holders, Holder{fmt.Sprintf("%016x", h.ID), h.Node, h.Units, h.Until.UTC()})
@@ -201,6 +206,9 @@ func newLimit(l *headgate.LimitDecision) Limit {
 		Capacity: l.Limit.Capacity(), Remaining: l.Remaining,
 		ResetAfter: l.ResetAfter.Seconds(), RetryAfter: seconds(l.RetryAfter),
 		Allowed: l.Allowed, Enforced: l.Enforced, Verdict: verdict(l), DecidedBy: string(l.DecidedBy()),
+	}
+	if l.Share != (headgate.Limit{}) { // regions share the limit
+		r.Capacity = l.Share.Capacity()
 	}
 	if l.Missing == "" && l.Limit.Algorithm != headgate.LeakyBucket && !r.withoutRedis() {
 		r.Used = r.Capacity - r.Remaining

@@ -29,6 +29,7 @@ func (r *Report) Text() string {
 	if r.Redis == "" {
 		unnamed = "this server"
 	}
+	regions := [][]string{RegionHeading()}
 	keys := [][]string{{"KEY", "FIELD (HEX)", "RULE"}}
 	for i := range r.Limits {
 		l := &r.Limits[i]
@@ -41,6 +42,9 @@ func (r *Report) Text() string {
 		for _, h := range l.Holders {
 			ends := "in " + span(h.Until.Sub(r.Time))
 			holders = append(holders, []string{l.title(), cmp.Or(h.Node, unnamed), wording.Number(h.Units), ends, h.ID})
+		}
+		if l.Regions != nil {
+			regions = append(regions, l.Regions.RegionRows(l.title())...)
 		}
 		if l.Key != "" && !l.withoutRedis() {
 			keys = append(keys, []string{l.Key, l.Field, l.title()})
@@ -59,6 +63,7 @@ func (r *Report) Text() string {
 	for _, o := range r.NotApplied {
 		others = append(others, []string{o.Rule, o.Why})
 	}
+	section(RegionsTitle, 2, regions)
 	section("Notes", 1, notes)
 	section("Units in use, by node; a live node renews its lease", 2, holders)
 	section("Counters in Redis: redis-cli --no-raw HGETALL KEY", 2, keys)
@@ -131,6 +136,9 @@ func (l *Limit) used() string {
 		text = wording.Number(l.Used) + " of " + wording.Number(l.Capacity)
 		if l.Algorithm == headgate.Concurrency.String() {
 			text += " in flight"
+		}
+		if l.Regions != nil {
+			text += ", " + l.Regions.Total()
 		}
 	}
 	if l.Cost > 1 {

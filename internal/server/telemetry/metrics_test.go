@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/region"
+	"github.com/headgate/headgate/internal/regiongrpc"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/ruledoc"
 	"github.com/headgate/headgate/storewrap"
@@ -414,6 +416,7 @@ func TestLint(t *testing.T) {
 	m.Limits(e.Rules)
 	m.Rules(ruledoc.Event{Kind: ruledoc.Applied, Version: "a"})
 	m.RulesChecked(time.Now)
+	m.Regions(func() region.Stats { return region.Stats{} }, func() []regiongrpc.State { return []regiongrpc.State{{Peer: "us"}} })
 	problems, err := testutil.GatherAndLint(m.registry)
 	if err != nil {
 		t.Fatal(err)
