@@ -53,11 +53,18 @@ func commandTables() string {
 // usedFlag matches a flag in a usage line, with its value. Flags have a column of their own.
 var usedFlag = regexp.MustCompile(`\[?--[a-z-]+(?: [A-Z]+\b| envoy-ratelimit)?]?(?:\.\.\.)?`)
 
+// needsSubcommand reports whether a command does nothing itself.
+func needsSubcommand(cmd *cobra.Command) bool {
+	return cmd.HasSubCommands() && cmd.LocalFlags().Lookup("server") == nil
+}
+
 func commandRows(b *strings.Builder, cmd *cobra.Command) {
-	if cmd.HasSubCommands() {
+	defer func() {
 		for _, child := range cmd.Commands() {
 			commandRows(b, child)
 		}
+	}()
+	if needsSubcommand(cmd) {
 		return
 	}
 	_, arguments, _ := strings.Cut(cmd.Use, " ")

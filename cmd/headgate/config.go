@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -119,7 +121,7 @@ func formatYAML(settings []config.Setting) string {
 	var b strings.Builder
 	var open []string // the sections of the last line written
 	for _, s := range settings {
-		value := formatScalar(s.Value)
+		value := formatValue(s.Value)
 		if value == "" {
 			continue
 		}
@@ -141,8 +143,8 @@ func formatYAML(settings []config.Setting) string {
 // plainText matches strings that need no quotes in YAML, inside brackets as well.
 var plainText = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./:-]*[A-Za-z0-9_/]$`)
 
-// formatScalar returns a value as YAML, or "" if the value is empty.
-func formatScalar(value any) string {
+// formatValue returns a value as YAML, or "" if the value is empty.
+func formatValue(value any) string {
 	switch v := value.(type) {
 	case string:
 		if v == "" || plainText.MatchString(v) && v != "true" && v != "false" && v != "null" {
@@ -155,9 +157,25 @@ func formatScalar(value any) string {
 		}
 		items := make([]string, len(v))
 		for i, item := range v {
-			items[i] = formatScalar(item)
+			items[i] = formatValue(item)
 		}
 		return "[" + strings.Join(items, ", ") + "]"
+	case map[string]map[string]any:
+		return formatMapping(v)
+	case map[string]any:
+		return formatMapping(v)
 	}
 	return fmt.Sprint(value)
+}
+
+// formatMapping returns a mapping in braces, in the order of its keys, or "" if it is empty.
+func formatMapping[V any](values map[string]V) string {
+	if len(values) == 0 {
+		return ""
+	}
+	entries := make([]string, 0, len(values))
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		entries = append(entries, formatValue(key)+": "+formatValue(values[key]))
+	}
+	return "{" + strings.Join(entries, ", ") + "}"
 }

@@ -25,11 +25,32 @@ func TestConfigJSON(t *testing.T) {
 	}
 }
 
+func TestConfigRegionsJSON(t *testing.T) {
+	t.Parallel()
+	r := startJSON[configReport](t, 0, "config", "show", "testdata/regions.yaml")
+	regions, _ := r.Config["regions"].(map[string]any)
+	members, _ := regions["members"].(map[string]any)
+	want := map[string]any{"address": "headgate.eu.example.com:8084", "weight": 2.0}
+	if regions["name"] != "eu" || len(members) != 3 || !reflect.DeepEqual(members["eu"], want) {
+		t.Errorf("%+v", regions)
+	}
+}
+
 // TestConfigShowRoundTrip checks that the output of config show is an equivalent config.
 func TestConfigShowRoundTrip(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	files, err := filepath.Abs("../../internal/server/config/testdata/files")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, text := range []string{"rules: rules", `
+rules: rules
+listen: {regions: "[::1]:9084"}
+regions:
+  name: "1"
+  members: {"1": {address: "[::1]:9084"}, "true": {address: localhost:1, weight: 7}, "a.b": {address: a.example:1}}
+  tls: {cert_file: ` + files + "/cert.pem, key_file: " + files + "/key.pem, ca_file: " + files + "/cert.pem}\n", `
 listen: {http: off, grpc: ":1", open: true}
 rules: [rules, "a b.yaml"]
 redis: {namespace: "7", username: "true", password_file: "a b.yaml", tls: {server_name: "null"}}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -15,10 +16,16 @@ func newReset(p *program) *cobra.Command {
 	return newCredit(p, &cobra.Command{
 		Use:   "reset RULE SUBJECT --server ADDRESS",
 		Short: "Reset the usage of a subject to zero",
-		Long: `Reset the usage of a subject under a rule to zero, except for units held by reservations, and show the new usage.
+		Long: `Reset the usage of a subject under a rule to zero, except for units held by reservations, and show the new usage. The usage of a
+limit that regions share is reset in all regions.
 
 SUBJECT is the attributes that the rule counts by: tenant=acme, or tenant=acme,user=ann. For a rule with one counter for
-all clients, write all.`,
+all clients, write all.
+
+Exit codes:
+  0  the units were given back
+  1  a region did not respond: it is unknown whether it gave back units, or it gave back nothing
+  2  the server cannot be queried`,
 		Example: "  headgate reset exports tenant=acme,user=ann --reason \"our mistake\" --server https://gate:8083",
 		Args:    cobra.ExactArgs(2),
 	})
@@ -29,10 +36,16 @@ func newGrant(p *program) *cobra.Command {
 		Use:   "grant RULE SUBJECT UNITS --server ADDRESS",
 		Short: "Give used units back to a subject",
 		Long: `Give back units that a subject has used under a rule, at most as many as it has used, and show the new usage. To raise a
-limit, use headgate override.
+limit, use headgate override. Units of a limit that regions share are given back in this region as far as they were used here, and
+the rest in others.
 
 SUBJECT is the attributes that the rule counts by: tenant=acme, or tenant=acme,user=ann. For a rule with one counter for
-all clients, write all.`,
+all clients, write all.
+
+Exit codes:
+  0  the units were given back
+  1  a region did not respond: it is unknown whether it gave back units, or it gave back nothing
+  2  the server cannot be queried`,
 		Example: "  headgate grant exports tenant=acme,user=ann 100 --reason \"our mistake\" --server https://gate:8083",
 		Args:    cobra.ExactArgs(3),
 	})
@@ -66,7 +79,10 @@ func newCredit(p *program, cmd *cobra.Command) *cobra.Command {
 			}
 		}
 		u, err := c.Give(ctx, cmd.Name(), args[0], &credit)
-		return &usageReport{[]adminapi.Usage{u}, append([]string{}, notes...)}, err
+		for _, p := range u.RegionProblems {
+			notes = append(notes, fmt.Sprintf("region %s %s", p.Region, printable(p.Problem)))
+		}
+		return &usageReport{[]adminapi.Usage{u}, append([]string{}, notes...)}, cmp.Or(err, failUnless(len(u.RegionProblems) == 0))
 	})
 	cmd.Flags().StringVar(&credit.Reason, "reason", "", "`TEXT` for the rule's history")
 	return cmd

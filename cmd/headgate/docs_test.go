@@ -88,7 +88,7 @@ func checkCommandLine(words []string, whole bool) error {
 		if err := cmd.ParseFlags(rest); err != nil {
 			return err
 		}
-		if cmd.HasSubCommands() {
+		if needsSubcommand(cmd) {
 			return fmt.Errorf("%s needs a subcommand", cmd.CommandPath())
 		}
 		return cmd.ValidateArgs(cmd.Flags().Args())
@@ -99,7 +99,7 @@ func checkCommandLine(words []string, whole bool) error {
 		if flag && name != "" && cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
 			return fmt.Errorf("%s has no flag --%s", cmd.CommandPath(), name)
 		}
-		if !flag && cmd.HasSubCommands() {
+		if !flag && needsSubcommand(cmd) {
 			return fmt.Errorf("%s has no subcommand %s", cmd.CommandPath(), word)
 		}
 	}
@@ -177,6 +177,7 @@ var runBy = map[string]string{
 	"../../docs/install.md":                           "make package",
 	"../../docs/migrate-from-envoyproxy-ratelimit.md": "TestDocsRun",
 	"../../docs/operations.md":                        "TestOperationsDocs",
+	"../../docs/regions.md":                           "TestRegionsWeight",
 	"../../docs/service.md":                           "TestDocsRun",
 	"../../docs/two-nodes.md":                         "TestTwoNodes",
 	"../../examples/control-plane/README.md":          "TestControlPlaneExample",

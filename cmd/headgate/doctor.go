@@ -38,7 +38,7 @@ func newDoctor(p *program) *cobra.Command {
 		Use:   "doctor [--config FILE]",
 		Short: "Check Redis, PostgreSQL, the config, its files and this host, with remedies",
 		Long: `Check everything that a server depends on, from this host: Redis (version, permissions of the user, eviction, memory, persistence,
-replicas, clock, latency), PostgreSQL, listeners, trusted proxies, permissions of files, open files, and the rules. Each
+replicas, clock, latency), PostgreSQL, listeners, other regions, trusted proxies, permissions of files, open files, and the rules. Each
 finding says what it means and what to do. Run it before the first start, after a change of Redis, and when something is
 wrong.
 
@@ -90,6 +90,7 @@ func examine(ctx context.Context, c *config.Config, file string) *doctorReport {
 	}
 	if file != "" {
 		add(doctor.CheckListeners(c)...)
+		add(doctor.CheckRegions(ctx, c, time.Now())...)
 		add(doctor.CheckIdentity(c, byAddress)...)
 		add(doctor.CheckFiles(c, file, time.Now())...)
 	}
@@ -112,7 +113,7 @@ func examineRules(c *config.Config) (findings []doctor.Finding, byAddress bool) 
 		findings = append(findings, doctor.Finding{Section: doctor.SectionRules, Check: "rules", Status: status, Detail: detail, Remedy: remedy})
 	}
 	validate := shellwords.Command(append([]string{"headgate", "rules", "validate"}, c.Rules...)...)
-	d, warnings, err := loadWithWarnings(c.Rules...)
+	d, warnings, err := loadWithWarnings(&c.Regions, c.Rules...)
 	var problems ruledoc.Errors
 	switch {
 	case errors.As(err, &problems):
@@ -145,6 +146,7 @@ var sectionTitles = [][2]string{
 	{doctor.SectionPostgres, "PostgreSQL"},
 	{doctor.SectionRules, "Rules"},
 	{doctor.SectionListeners, "Listeners"},
+	{doctor.SectionRegions, "Regions"},
 	{doctor.SectionIdentity, "Identity"},
 	{doctor.SectionFiles, "Files"},
 	{doctor.SectionHost, "Host"},

@@ -75,7 +75,7 @@ Exit codes:
 	server.AddCommand(newConfigValidate(p), newConfigShow(p))
 	addGroup(root, "run", "Run", newInit(p), newServe(p), newMigrate(p), newToken(p))
 	addGroup(root, "rules", "Rules and config", rules, server)
-	addGroup(root, "diagnose", "Diagnose", newDoctor(p), newStatus(p), newExplain(p), newTop(p), newDenials(p), newUsage(p), newNodesCommand(p))
+	addGroup(root, "diagnose", "Diagnose", newDoctor(p), newStatus(p), newExplain(p), newTop(p), newDenials(p), newUsage(p), newNodesCommand(p), newRegions(p))
 	addGroup(root, "operate", "Operate", newOverride(p), newExempt(p), newReset(p), newGrant(p), newRelease(p))
 	addGroup(root, "other", "Other", newVersion(p))
 	root.SetHelpCommandGroupID("other")
@@ -112,7 +112,9 @@ func applyConventions(cmd *cobra.Command) {
 	check := cmd.Args
 	if cmd.HasSubCommands() {
 		cmd.SuggestionsMinimumDistance = 2
-		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		if cmd.RunE == nil {
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
 		check = rejectUnknownCommand
 	}
 	if check != nil {

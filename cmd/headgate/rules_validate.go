@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/server"
+	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/headgate/headgate/ruledoc"
 )
@@ -33,22 +35,34 @@ type validateReport struct {
 }
 
 func newValidate(p *program) *cobra.Command {
-	return &cobra.Command{
+	var file string
+	cmd := &cobra.Command{
 		Use:   "validate PATH...",
 		Short: "Validate rule files and report all problems",
 		Long: `Validate rule files and report all problems. The files are merged into one document, as a server does.
 
 A directory includes its *.yaml, *.yml and *.json files, except hidden files and files that end in _test.
 
+With --config, it also warns of rules with regions: shared that do not suit the regions in that config. The rules that the
+config names are not read.
+
 Exit codes:
   0  the rules are valid
-  1  the rules have problems
+  1  the rules or the config have problems
   2  a file cannot be read`,
-		Example: "  headgate rules validate /etc/headgate/rules/",
+		Example: "  headgate rules validate /etc/headgate/rules/\n  headgate rules validate --config /etc/headgate/config.yaml /etc/headgate/rules/",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, paths []string) error {
+			var regions *config.Regions
+			if file != "" {
+				c, err := p.loadConfig(file)
+				if err != nil {
+					return err
+				}
+				regions = &c.Regions
+			}
 			r := validateReport{Problems: ruledoc.Errors{}, Warnings: []string{}}
-			d, warnings, err := loadWithWarnings(paths...)
+			d, warnings, err := loadWithWarnings(regions, paths...)
 			if errors.As(err, &r.Problems) {
 				return p.finish(&r, failure())
 			} else if err != nil {
@@ -60,10 +74,12 @@ Exit codes:
 			return p.finish(&r, nil)
 		},
 	}
+	cmd.Flags().StringVar(&file, "config", "", "`FILE` with the server config, for its regions")
+	return cmd
 }
 
-// loadWithWarnings reads rule files, and returns what is valid but probably unintended.
-func loadWithWarnings(paths ...string) (d *ruledoc.Document, warnings []string, err error) {
+// loadWithWarnings reads rule files, and returns what is valid but probably unintended. Regions may be nil if they are not known.
+func loadWithWarnings(regions *config.Regions, paths ...string) (d *ruledoc.Document, warnings []string, err error) {
 	d, err = ruledoc.Load(paths...)
 	if err != nil {
 		return nil, nil, err
@@ -71,6 +87,11 @@ func loadWithWarnings(paths ...string) (d *ruledoc.Document, warnings []string, 
 	for i := range d.Source {
 		warnings = append(warnings, costWarnings(d, &d.Source[i])...)
 		warnings = append(warnings, concurrencyWarnings(&d.Source[i])...)
+	}
+	if regions != nil {
+		for _, w := range server.RegionWarnings(d.Rules, regions) {
+			warnings = append(warnings, w.String())
+		}
 	}
 	return d, append(warnings, expired(d, time.Now())...), nil
 }

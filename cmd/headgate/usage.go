@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
+	"github.com/headgate/headgate/internal/server/explain"
 	"github.com/headgate/headgate/internal/server/wording"
 	"github.com/headgate/headgate/ruledoc"
 )
@@ -128,6 +129,7 @@ func rulesCountingBy(ctx context.Context, c *adminclient.Client, subject headgat
 
 func (r *usageReport) text() string {
 	rows := [][]string{{"RULE", "REMAINING", "PER", "RESET", "NOTES"}}
+	regions := [][]string{explain.RegionHeading()}
 	for _, u := range r.Usage {
 		if !u.Limited {
 			rows = append(rows, []string{u.Rule, "–", "–", "–", "exempt, or rule off"})
@@ -150,6 +152,14 @@ func (r *usageReport) text() string {
 				notes = []string{"not enforced"}
 			}
 			left := wording.Number(max(l.Remaining, 0)) + " of " + wording.Number(l.Limit)
+			if l.Share != nil {
+				left = wording.Number(max(l.Remaining, 0)) + " of " + wording.Number(*l.Share)
+				notes = append(notes, "share of this region")
+			}
+			if l.Regions != nil {
+				regions = append(regions, l.Regions.RegionRows(qualifiedLimit(u.Rule, l.Name))...)
+				notes = append(notes, "used "+l.Regions.Total())
+			}
 			if l.LocalShare {
 				left = wording.Number(max(l.Remaining, 0))
 				notes = append(notes, "Redis unavailable: local fallback share of "+wording.Number(l.Limit))
@@ -157,5 +167,12 @@ func (r *usageReport) text() string {
 			rows = append(rows, []string{qualifiedLimit(u.Rule, l.Name), left, per, reset, strings.Join(notes, "; ")})
 		}
 	}
-	return wording.Table("", rows...) + notesText(r.Notes)
+	text := wording.Table("", rows...)
+	if len(regions) > 1 {
+		text += "\n" + explain.RegionsTitle + "\n" + wording.Table("  ", regions...)
+		if len(r.Notes) > 0 {
+			text += "\n"
+		}
+	}
+	return text + notesText(r.Notes)
 }

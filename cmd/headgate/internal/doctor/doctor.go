@@ -1,5 +1,5 @@
 // Package doctor examines a deployment for settings that make limits inexact, slow or easy to get around: Redis, PostgreSQL, the
-// config, its files and this host. Each finding has its meaning and its remedy.
+// config, its files, other regions and this host. Each finding has its meaning and its remedy.
 //
 // It charges nothing and leaves nothing in Redis. It does not know rules, and does not print.
 package doctor
@@ -26,6 +26,7 @@ const (
 	SectionRedis     = "redis"
 	SectionPostgres  = "postgres"
 	SectionListeners = "listeners"
+	SectionRegions   = "regions"
 	SectionIdentity  = "identity"
 	SectionFiles     = "files"
 	SectionHost      = "host"

@@ -28,6 +28,7 @@ func CheckFiles(c *config.Config, configFile string, now time.Time) []Finding {
 	f.secret("redis.tls.key_file", c.Redis.TLS.KeyFile)
 	f.secret("postgres.password_file", c.Postgres.PasswordFile)
 	f.secret("listen.tls.key_file", c.Listen.TLS.KeyFile)
+	f.secret("regions.tls.key_file", c.Regions.TLS.KeyFile)
 	f.secret("identity.jwt.secret_file", c.Identity.JWTSecretFile)
 	f.secret("secret_file", c.SecretFile)
 	if redact.HasPassword(c.Redis.Address) || redact.HasPassword(c.Postgres.Address) {
