@@ -2,16 +2,22 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate/headgate/bench/internal/promapi"
+	"github.com/headgate/headgate/internal/region"
+	"github.com/headgate/headgate/internal/regiongrpc"
+	"github.com/headgate/headgate/internal/server/telemetry"
 	"github.com/headgate/headgate/internal/testenv"
 )
 
@@ -151,12 +157,16 @@ func TestMetricsExist(t *testing.T) {
 	d := readDeploy(t, "../../deploy")
 	w := start(t, d)
 	exported := map[string]bool{}
+	texts := []string{regionMetrics()}
 	for _, n := range w.nodes {
 		for _, r := range append(usualRequests, request{"/small", "eve", ""}) {
 			testenv.NoError(t, check(t.Context(), n, r))
 		}
 		text, err := n.Metrics(t.Context())
 		testenv.NoError(t, err)
+		texts = append(texts, text)
+	}
+	for _, text := range texts {
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
 			exported[m[1]] = true
 			switch m[2] {
@@ -185,6 +195,17 @@ func TestMetricsExist(t *testing.T) {
 			}
 		}
 	}
+}
+
+// regionMetrics returns the metrics that only a server with other regions exports.
+func regionMetrics() string {
+	m := telemetry.New("")
+	m.Regions(func() region.Stats { return region.Stats{Rejected: map[string]int64{"no_units": 1}} }, func() []regiongrpc.State {
+		return []regiongrpc.State{{Peer: "us", LastContact: time.Now()}}
+	})
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	return w.Body.String()
 }
 
 var name = regexp.MustCompile(`\b(?:headgate|process|go)[_:][a-z0-9_:]+`)

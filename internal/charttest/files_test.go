@@ -88,6 +88,8 @@ func configSchema(v values) values {
 			properties[key] = values{"type": []string{"integer", "string"}}
 		case []string:
 			properties[key] = values{"type": []string{"array", "string"}, "items": values{"type": "string"}}
+		case map[string]map[string]any: // by names that are not known here
+			properties[key] = values{"type": "object", "additionalProperties": values{"type": "object"}}
 		default:
 			properties[key] = values{"type": "string"}
 		}
