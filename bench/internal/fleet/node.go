@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -31,13 +30,16 @@ type Node struct {
 	Client http.Client
 
 	scope   testing.TB
+	place   *testenv.Place
 	command []string
 }
 
 // Options are settings that few nodes need.
 type Options struct {
-	Host   string   // to listen on; default 127.0.0.1
-	Prefix []string // of the command line
+	Host   string         // to listen on; default 127.0.0.1
+	Prefix []string       // of the command line
+	Place  *testenv.Place // of the server, and of the Client's connections; default this machine's own network
+	Listen string         // more keys of the listen section: "regions: ADDRESS"
 }
 
 // New prepares a server. config is the config without its listen section; files are written to the same directory, by name.
@@ -53,12 +55,15 @@ func (o Options) New(t testing.TB, program, config string, files map[string]stri
 		_, port, _ := strings.Cut(testenv.FreeAddress(t), ":")
 		return cmp.Or(o.Host, "127.0.0.1") + ":" + port
 	}
+	place := cmp.Or(o.Place, &testenv.Place{})
 	n := &Node{
-		Dir: t.TempDir(), HTTP: address(), GRPC: address(), Ops: address(), scope: t,
-		Client: http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1000, IdleConnTimeout: 5 * time.Second}},
+		Dir: t.TempDir(), HTTP: address(), GRPC: address(), Ops: address(), scope: t, place: place,
+		Client: http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+			MaxIdleConnsPerHost: 1000, IdleConnTimeout: 5 * time.Second, DialContext: place.Dial,
+		}},
 	}
 	n.command = slices.Concat(o.Prefix, []string{program, "serve", "--config", filepath.Join(n.Dir, "config.yaml")})
-	listen := fmt.Sprintf("listen: {http: %q, grpc: %q, ops: %q, admin: off, open: %t}\n", n.HTTP, n.GRPC, n.Ops, o.Host != "")
+	listen := fmt.Sprintf("listen: {http: %q, grpc: %q, ops: %q, admin: off, open: %t, %s}\n", n.HTTP, n.GRPC, n.Ops, o.Host != "", o.Listen)
 	testenv.WriteFiles(t, n.Dir, map[string]string{"config.yaml": listen + config + "\n"})
 	testenv.WriteFiles(t, n.Dir, files)
 	return n
@@ -81,7 +86,7 @@ func (n *Node) Write(file, text string) {
 // Start starts the server, which ends with the test, and returns when it listens.
 func (n *Node) Start() {
 	n.scope.Helper()
-	n.Program = testenv.Run(n.scope, exec.Command(n.command[0], n.command[1:]...), n.Ops) //nolint:noctx // the scope ends it
+	n.Program = n.place.Run(n.scope, n.place.Command(n.command[0], n.command[1:]...), n.Ops)
 }
 
 // Fetch sends an HTTP request to one of the node's addresses and returns the response body. Any status but 200 is an error.
