@@ -52,7 +52,7 @@ MODULES = bench examples/frameworks examples/istio examples/streams tools/packag
 GOTESTARGS = --format pkgname --format-hide-empty-pkg -- -timeout 20m -p 2 -run '$(RUN)'
 GOTEST     = $(GOTESTSUM) $(GOTESTARGS) -shuffle=on
 
-.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack fixture upgrade e2e e2e-control e2e-metrics soak lint fmt proto sql quickstart check package demo chart chart-files e2e-kube site
+.PHONY: help deps servers build test test-long race fuzz compare bench chaos adversary demo-budget attack fixture upgrade e2e e2e-control e2e-metrics e2e-regions sim-regions soak lint fmt proto sql quickstart check package demo chart chart-files e2e-kube site
 .NOTPARALLEL:
 
 help: ## Print this list
@@ -154,6 +154,12 @@ e2e: $(GOTESTSUM) ## Try the examples with real gateways
 e2e-control: ## Change rules in PostgreSQL, and break it, under real servers; SHORT=1 for less of it, ARGS='...' for its flags
 	@cd bench && go run ./control $(if $(SHORT),-short) $(ARGS)
 
+sim-regions: ## Simulate regions that share limits over a bad network: 3,000 random scenarios per algorithm
+	@HEADGATE_SCENARIOS=3000 go test -count=1 -timeout 60m -v -run 'TestNeverExceeded|TestUtilisation|TestMove|TestPartition|TestFewMessages' ./internal/region
+
+e2e-regions: ## Share limits between three regions over a bad network, kill servers and stores, and judge what callers saw; as root; SHORT=1 for 2 seeds, ARGS='...' for its flags
+	@cd bench && go run ./regions $(if $(SHORT),-short) $(ARGS)
+
 e2e-metrics: ## Have a real Prometheus watch real servers in trouble: dashboard, alerts, number of series; SHORT=1 for less of it
 	@cd bench && go run ./metrics $(if $(SHORT),-short)
 
@@ -213,6 +219,7 @@ check: ## What CI runs: build, lint, fuzz for a moment, the README's first lines
 	step soak SHORT=1; \
 	step e2e-control SHORT=1; \
 	step e2e-metrics SHORT=1; \
+	step e2e-regions SHORT=1; \
 	step package SHORT=1; \
 	echo "=== race"; \
 	$(MAKE) --no-print-directory race

@@ -17,7 +17,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-tools # outside of the clone, so 
 PATH=$PATH:/usr/sbin:/usr/lib/postgresql/15/bin       # Debian installs servers here, outside of the usual PATH
 
 # The required commands, and the packages that provide them.
-commands=(redis-server redis-sentinel redis-cli faketime valkey-server postgres nginx haproxy prometheus chromium pip3 gcc runc systemd-analyze)
+commands=(redis-server redis-sentinel redis-cli faketime valkey-server postgres nginx haproxy prometheus chromium pip3 gcc runc systemd-analyze ip nsenter)
 declare -A packages=(
 	[redis-server]=redis-server
 	[redis-sentinel]=redis-sentinel
@@ -33,6 +33,8 @@ declare -A packages=(
 	[gcc]="gcc libc6-dev" # the race detector links through cgo
 	[runc]=runc # runs what "make package" builds
 	[systemd-analyze]=systemd # checks the unit, and creates the user of the deb
+	[ip]=iproute2 # network namespaces: to cut nodes off, and to run regions
+	[nsenter]=util-linux
 )
 services=(redis-server redis-sentinel valkey-server postgresql nginx haproxy prometheus)
 
