@@ -175,9 +175,11 @@ func (d *demo) checkPrometheus() {
 	}
 }
 
-// noData are the queries of the dashboard that have no data: the demo has no rules in shadow mode and no concurrency limits.
+// noData are the queries of the dashboard that have no data: the demo has no rules in shadow mode, no concurrency limits and one region.
 var noData = []string{
 	"Would-be denials A", "Would-be denials B", "Units in use A", "Mean time in use A", "Expired and repaired A", "Expired and repaired B",
+	"Regions reached A", "Regions reached B", "Regions reached C", "Round trip to regions A",
+	"Units and loan requests A", "Units and loan requests B", "Units and loan requests C", "Denials of shared limits A",
 }
 
 // TestContainersEnv: the script for containers defines what that of "make demo" defines.
