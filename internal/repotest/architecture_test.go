@@ -115,14 +115,15 @@ var architecture = map[string]arrows{
 			"golang.org/x/term",
 		},
 		tests: []string{
-			"client", "internal/console", "internal/redisclient", "internal/server/pgrules", "internal/testenv", "proto/headgate/check/v1",
+			"client", "internal/console", "internal/redisclient", "internal/server/fanout", "internal/server/pgrules", "internal/testenv", "proto/headgate/check/v1",
 			"github.com/prometheus/client_golang", "go.uber.org/goleak", "golang.org/x/net", "google.golang.org/grpc",
 			"google.golang.org/protobuf",
 		},
 	},
 	"cmd/headgate/internal/doctor": {
 		code: []string{
-			"cmd/headgate/internal/shellwords", "internal/netaddr", "internal/redact", "internal/redisclient", "internal/server",
+			"cmd/headgate/internal/shellwords", "internal/netaddr", "internal/redact", "internal/redisclient", "internal/region", "internal/regiongrpc",
+			"internal/server",
 			"internal/server/adminapi", "internal/server/config", "internal/server/listen", "internal/server/pgrules",
 			"internal/server/wording", "redisstore", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 		},
@@ -135,7 +136,12 @@ var architecture = map[string]arrows{
 	"cmd/headgate/internal/shellwords": {},
 	"proto/headgate/check/v1": {
 		code:    []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
-		tests:   []string{"github.com/bufbuild/protocompile"},
+		tests:   []string{"internal/prototest"},
+		notRoot: true,
+	},
+	"proto/headgate/region/v1": {
+		code:    []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
+		tests:   []string{"internal/prototest"},
 		notRoot: true,
 	},
 	// Used by tests that follow the documentation.
@@ -159,6 +165,10 @@ var architecture = map[string]arrows{
 		code:    []string{"google.golang.org/protobuf"},
 		notRoot: true,
 	},
+	"internal/prototest": {
+		code:    []string{"github.com/bufbuild/protocompile", "google.golang.org/grpc", "google.golang.org/protobuf"},
+		notRoot: true,
+	},
 	"internal/ratelimitdraft": {notRoot: true},
 	"internal/ratelog":        {notRoot: true},
 	// Used by all packages that print addresses.
@@ -166,6 +176,16 @@ var architecture = map[string]arrows{
 	"internal/redisclient": {
 		code:    []string{"internal/redact", "github.com/redis/rueidis"},
 		notRoot: true,
+	},
+	"internal/region": {
+		tests: []string{"memstore", "storewrap"},
+	},
+	"internal/regiongrpc": {
+		code: []string{
+			"internal/netaddr", "internal/ratelog", "internal/region", "proto/headgate/region/v1", "google.golang.org/grpc",
+			"google.golang.org/protobuf",
+		},
+		tests: []string{"internal/testenv", "go.uber.org/goleak"},
 	},
 	"internal/repotest": {
 		// The README's Go code uses all of them.
@@ -186,18 +206,18 @@ var architecture = map[string]arrows{
 	},
 	"internal/server": {
 		code: []string{
-			"identity", "internal/netaddr", "internal/redact", "internal/redisclient", "internal/server/adminapi", "internal/server/callers",
+			"identity", "internal/netaddr", "internal/redact", "internal/redisclient", "internal/region", "internal/regiongrpc", "internal/server/adminapi", "internal/server/callers",
 			"internal/server/check", "internal/server/checkgrpc", "internal/server/checkhttp", "internal/server/config",
-			"internal/server/denials", "internal/server/envoyrls", "internal/server/fanout", "internal/server/listen",
+			"internal/server/denials", "internal/server/envoyrls", "internal/server/explain", "internal/server/fanout", "internal/server/listen",
 			"internal/server/meter", "internal/server/offenders", "internal/server/pgrules", "internal/server/telemetry",
-			"internal/server/tracing", "memstore", "proto/headgate/check/v1", "redisstore", "ruledoc", "storewrap",
+			"internal/server/tracing", "internal/server/wording", "memstore", "proto/headgate/check/v1", "redisstore", "ruledoc", "storewrap",
 			"google.golang.org/grpc",
 		},
 		tests: []string{"internal/testenv", "github.com/envoyproxy/go-control-plane/envoy"},
 	},
 	"internal/server/adminapi": {
 		code: []string{
-			"identity", "internal/netaddr", "internal/ratelog", "internal/server/check", "internal/server/denials",
+			"identity", "internal/netaddr", "internal/ratelog", "internal/region", "internal/server/check", "internal/server/denials",
 			"internal/server/explain", "internal/server/fanout", "internal/server/offenders", "internal/server/pgrules",
 			"internal/server/rulediff",
 			"memstore", // limits callers and guesses of tokens
@@ -238,7 +258,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/config": {
 		code: []string{
-			"identity", "internal/limitfields", "internal/netaddr", "internal/ratelimitdraft", "internal/redact",
+			"identity", "internal/limitfields", "internal/netaddr", "internal/ratelimitdraft", "internal/redact", "internal/region",
 			"internal/server/pgrules", "internal/yamldoc", "memstore", "redisstore", "storewrap",
 		},
 	},
@@ -292,7 +312,7 @@ var architecture = map[string]arrows{
 	},
 	"internal/server/telemetry": {
 		code: []string{
-			"ruledoc", "storewrap", "github.com/prometheus/client_golang", "github.com/prometheus/client_model",
+			"internal/region", "internal/regiongrpc", "ruledoc", "storewrap", "github.com/prometheus/client_golang", "github.com/prometheus/client_model",
 			"google.golang.org/grpc",
 		},
 		tests: []string{"memstore"},
