@@ -25,7 +25,7 @@ const (
 	timedChanges = 20
 )
 
-// tables is a PostgreSQL with growing tables, and a node that follows it.
+// tables is a PostgreSQL with rules and overrides, and a node that follows it.
 type tables struct {
 	*suite.Scope
 	w       *world
@@ -36,56 +36,55 @@ type tables struct {
 	limit   int64
 }
 
-// size compares the costs of large tables for a node with those of small ones.
+// size compares the costs of large tables for a node with those of small ones, which another node follows at the same time.
 func (w *world) size(scope *suite.Scope) {
-	rules, overrides, trials := 10_000, 1_000_000, 400
+	rules, overrides, changes := 10_000, 1_000_000, 400
 	if w.short {
-		rules, overrides, trials = 1_000, 50_000, 200
+		rules, overrides, changes = 1_000, 50_000, 200
 	}
-	t := &tables{Scope: scope, w: w, address: testenv.StartPostgres(scope).URL(), limit: 1000}
-	t.db = openDB(scope, t.address)
-	_, _, err := t.db.Migrate(t.Context())
-	testenv.NoError(t, err)
-	t.addRules(fewRules)
-	t.startFresh()
-	small := t.cost(trials)
-	t.addRules(rules)
-	t.startFresh()
-	without, _ := t.memory()
-	t.node.Kill()
-	imported := t.addOverrides(overrides)
-	start := t.startFresh()
-	t.node.Kill()
-	restarted := t.start()
+	small, large := w.newTables(scope, fewRules), w.newTables(scope, rules)
+	without, _ := large.memory()
+	large.node.Kill()
+	imported := large.addOverrides(overrides)
+	start := large.startFresh()
+	large.node.Kill()
+	restarted := large.start()
 	size := fmt.Sprintf("%d rules, %d overrides", rules, overrides)
 	w.Line(size+": start of a node until it is ready", suite.MaxDuration("from PostgreSQL", start, maxStart),
 		suite.MaxDuration("from its last good file", restarted, maxStart), suite.Note("import of the overrides %s", suite.FormatDuration(imported)))
-	with, resident := t.memory()
+	with, resident := large.memory()
 	more := with - without
 	w.Line(size+": memory of a node for the overrides", suite.Judged(more <= maxMemory, "%.0f MB of heap (≤ %d MB)", more, maxMemory),
 		suite.Note("%.0f bytes each", more*1e6/float64(overrides)), suite.Note("resident memory of the process %.0f MB", resident))
-	large := t.cost(trials)
 	comparedWith := fmt.Sprintf(", compared with %d rules and no overrides", fewRules)
-	one, all := small.override, large.override
+	one, all := costs(small, large, changes, "one-user", func(t *tables) { override(t.Scope, t.db, name(0), "one-user", t.limit) })
 	cpuRatio := float64(all.cpu) / float64(one.cpu)
 	w.Line(size+": one more override"+comparedWith, suite.MaxDuration("in force after", all.elapsed, maxNotified), suite.Note("%s", suite.FormatDuration(one.elapsed)),
 		suite.Judged(cpuRatio <= maxCPURatio, "CPU of the node %s, %s: ratio %.1f (≤ %g)", suite.FormatDuration(all.cpu), suite.FormatDuration(one.cpu), cpuRatio, maxCPURatio),
 		suite.Note("bytes written %d, %d", all.keptSize, one.keptSize))
-	one, all = small.rule, large.rule
+	one, all = costs(small, large, changes/10, "any-user", func(t *tables) {
+		_, err := publish(t.Context(), t.db, ann, document(name(0), "/"+name(0), t.limit))
+		testenv.NoError(t, err)
+	})
 	w.Line(size+": one more rule, which compiles all rules"+comparedWith, suite.MaxDuration("in force after", all.elapsed, maxNotified),
 		suite.Note("%s", suite.FormatDuration(one.elapsed)), suite.Note("CPU of the node %s, %s", suite.FormatDuration(all.cpu), suite.FormatDuration(one.cpu)),
 		suite.Note("bytes written %d, %d", all.keptSize, one.keptSize))
 }
 
-// addRules publishes rules until there are count.
-func (t *tables) addRules(count int) {
-	var texts []string
-	for i := t.rules; i < count; i++ {
-		texts = append(texts, document(name(i), "/"+name(i), 1000))
-	}
-	t.rules = count
-	_, err := publish(t.Context(), t.db, ann, texts...)
+// newTables starts a PostgreSQL with rules and no overrides, and a node that follows it.
+func (w *world) newTables(scope *suite.Scope, rules int) *tables {
+	t := &tables{Scope: scope, w: w, address: testenv.StartPostgres(scope).URL(), rules: rules, limit: 1000}
+	t.db = openDB(scope, t.address)
+	_, _, err := t.db.Migrate(t.Context())
 	testenv.NoError(t, err)
+	texts := make([]string, rules)
+	for i := range texts {
+		texts[i] = document(name(i), "/"+name(i), 1000)
+	}
+	_, err = publish(t.Context(), t.db, ann, texts...)
+	testenv.NoError(t, err)
+	t.startFresh()
+	return t
 }
 
 func name(rule int) string { return fmt.Sprintf("r-%d", rule) }
@@ -153,44 +152,47 @@ type cost struct {
 	keptSize int64         // bytes in the node's last good file
 }
 
-type costs struct{ rule, override cost }
-
-func (t *tables) cost(trials int) (c costs) {
-	c.override = t.costOf(trials, "one-user", func(limit int64) { override(t.Scope, t.db, name(0), "one-user", limit) })
-	c.rule = t.costOf(max(5, trials/10), "any-user", func(limit int64) {
-		_, err := publish(t.Context(), t.db, ann, document(name(0), "/"+name(0), limit))
-		testenv.NoError(t, err)
-	})
-	return c
+// costs makes the same changes to small and to large tables and returns what one costs. It changes them in turn, so that whatever
+// disturbs the machine disturbs both.
+func costs(small, large *tables, changes int, user string, change func(*tables)) (one, all cost) {
+	one.elapsed, all.elapsed = small.timeChanges(user, change), large.timeChanges(user, change)
+	oneUsed, allUsed := small.used(), large.used()
+	for range changes {
+		for _, t := range []*tables{small, large} {
+			t.limit++
+			change(t)
+			t.awaitApplied()
+		}
+	}
+	one.add(oneUsed, small.used(), changes)
+	all.add(allUsed, large.used(), changes)
+	return one, all
 }
 
-// costOf makes changes: some to measure when the node applies them, and some to measure their CPU cost, without any checks.
-func (t *tables) costOf(trials int, user string, change func(limit int64)) (c cost) {
+// timeChanges makes changes and returns the median of the times until the node applied them.
+func (t *tables) timeChanges(user string, change func(*tables)) time.Duration {
 	times := make([]time.Duration, timedChanges)
 	for i := range times {
 		t.limit++
-		change(t.limit)
+		change(t)
 		began := time.Now()
 		testenv.NoError(t, t.node.awaitLimit(t.Context(), "/"+name(0), user, t.limit))
 		times[i] = time.Since(began)
 	}
-	c.elapsed = paired.Quantile(0.5, times)
-	before, cpu := t.keptSize(), t.node.CPU()
-	for range trials {
-		t.limit++
-		change(t.limit)
-		t.awaitApplied()
-	}
-	c.cpu = max(t.node.CPU()-cpu, 10*time.Millisecond) / time.Duration(trials) // CPU time has a resolution of 10 ms
-	c.keptSize = (t.keptSize() - before) / int64(trials)
-	return c
+	return paired.Quantile(0.5, times)
 }
 
-// keptSize returns the size of the node's last good file.
-func (t *tables) keptSize() int64 {
+// used returns the CPU time that the node has used so far, and the size of its last good file.
+func (t *tables) used() cost {
 	file, err := os.Stat(filepath.Join(t.node.Dir, "kept"))
 	testenv.NoError(t, err)
-	return file.Size()
+	return cost{cpu: t.node.CPU(), keptSize: file.Size()}
+}
+
+// add adds what one of several changes used.
+func (c *cost) add(before, after cost, changes int) {
+	c.cpu = max(after.cpu-before.cpu, 10*time.Millisecond) / time.Duration(changes) // CPU time has a resolution of 10 ms
+	c.keptSize = (after.keptSize - before.keptSize) / int64(changes)
 }
 
 // awaitApplied returns when the node reports that it has applied all changes.
