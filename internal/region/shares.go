@@ -86,19 +86,22 @@ func (s *Shares) Epoch() uint64 { return s.epoch }
 
 // use replaces the tables, which this region had at a time of its store.
 func (s *Shares) use(tables []table, at int64) {
-	if len(tables) == 0 && len(s.phases.Load().divisions) == 1 {
+	if len(tables) == 0 && !s.changed() {
 		return // the time has no effect
 	}
 	p := &phases{divisions: []division{{fractions: divide(s.members)}}, at: at}
-	for i := range tables {
+	for _, t := range tables {
 		members := slices.Clone(s.members)
 		for m := range members {
-			members[m].Weight = tables[i].Weights[members[m].Name]
+			members[m].Weight = t.Weights[members[m].Name]
 		}
-		p.divisions = append(p.divisions, division{fractions: divide(members), since: tables[i].Since})
+		p.divisions = append(p.divisions, division{fractions: divide(members), since: t.Since})
 	}
 	s.phases.Store(p)
 }
+
+// changed reports whether the weights of the config have ever been replaced.
+func (s *Shares) changed() bool { return len(s.phases.Load().divisions) > 1 }
 
 // fresh returns nil if no table that this region has acknowledged is unknown here. It reads the tables if necessary.
 func (s *Shares) fresh(ctx context.Context) error {

@@ -2,6 +2,8 @@ package region
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -52,11 +54,15 @@ func (s *Store) Close() { s.borrower.close() }
 
 // Take charges the inner store. If a shared limit runs low, it borrows units in the background, for later charges.
 func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
-	if err := s.fresh(ctx, charges, results); err != nil {
+	charges, err := s.current(ctx, charges)
+	if err != nil {
+		for i := range results {
+			results[i] = headgate.Result{Err: err}
+		}
 		return err
 	}
 	charges = s.lost.presume(charges)
-	err := s.Inner.Take(ctx, charges, results)
+	err = s.Inner.Take(ctx, charges, results)
 	for i := range results {
 		if c := &charges[i]; c.Whole.Count > 0 {
 			s.borrower.observe(c, &results[i])
@@ -65,18 +71,34 @@ func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []h
 	return err
 }
 
-// fresh returns an error if there are charges on shares that may be too large by now. It then fails all charges.
-func (s *Store) fresh(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
+// current returns the charges with the shares of now: weights may have changed since their limits were determined. It copies them only if
+// they have. It returns an error if the shares are unknown, or none is left.
+func (s *Store) current(ctx context.Context, charges []headgate.Charge) ([]headgate.Charge, error) {
 	if !anyShared(charges) {
-		return nil
+		return charges, nil
 	}
-	err := s.lender.shares.fresh(ctx)
-	if err != nil {
-		for i := range results {
-			results[i] = headgate.Result{Err: err}
+	shares, copied := s.lender.shares, false
+	if err := shares.fresh(ctx); err != nil || !shares.changed() {
+		return charges, err
+	}
+	for i := range charges {
+		c := &charges[i]
+		if c.Whole.Count == 0 {
+			continue
 		}
+		now := shares.Share(c.Subject, &c.Whole)
+		if now == c.Limit {
+			continue
+		}
+		if now.Count == 0 {
+			return nil, fmt.Errorf("region: the region has lost its share of %s: %w", c.Whole, headgate.ErrUnavailable)
+		}
+		if !copied {
+			charges, copied = slices.Clone(charges), true
+		}
+		charges[i].Limit = now
 	}
-	return err
+	return charges, nil
 }
 
 // anyShared reports whether a charge is on a share.
