@@ -49,6 +49,8 @@ var ofChart = map[string]bool{
 	"redis.tls.enabled": true, "redis.tls.ca_file": true, "redis.tls.cert_file": true, "redis.tls.key_file": true,
 	"store": true, "rules": true, "postgres.address": true, "postgres.password_file": true, "last_good_file": true,
 	"admin.tokens_file": true, "secret_file": true,
+	"listen.regions": true, "regions.name": true, "regions.members": true,
+	"regions.tls.cert_file": true, "regions.tls.key_file": true, "regions.tls.ca_file": true,
 }
 
 // serverConfig returns the keys that the value "config" accepts, with their defaults.

@@ -35,8 +35,8 @@ func readFactors(t testing.TB) factors {
 	return f
 }
 
-// feasible reports whether two alternatives may occur together: an exposed admin API requires TLS, and counters in memory require one pod
-// and no config of Redis.
+// feasible reports whether two alternatives may occur together: an exposed admin API requires TLS, and counters in memory require one pod,
+// no config of Redis and no regions.
 func (f *factors) feasible(a, b choice) bool {
 	for _, pair := range [][2]choice{{a, b}, {b, a}} {
 		one, other := f.of(pair[0]), f.of(pair[1])
@@ -46,7 +46,7 @@ func (f *factors) feasible(a, b choice) bool {
 			if exposed && at[string](other, "tls", "existingSecret") == "" {
 				return false
 			}
-		case "replicas", "config":
+		case "replicas", "config", "regions":
 			if memory && len(other) > 0 {
 				return false
 			}

@@ -37,6 +37,7 @@ func fixtures(t testing.TB) map[string]map[string]string {
 		"tls":         {"tls.crt": c.CertPEM, "tls.key": c.KeyPEM, "ca.crt": c.CertPEM},
 		"my-tls":      {"cert.pem": c.CertPEM, "key.pem": c.KeyPEM},
 		"client-ca":   {"authorities.pem": c.CertPEM},
+		"my-regions":  {"cert.pem": c.CertPEM, "key.pem": c.KeyPEM, "authority.pem": c.CertPEM},
 		"subjects":    {"key": "0123456789abcdef"},
 		"my-rules":    {"rules.yaml": "rules: [{id: by-ip, by: [ip], limit: 5/minute}]\n"},
 		"keys":        {"keys.json": "{}"},

@@ -144,6 +144,20 @@ tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
 {{- if and .Values.admin.expose (not .Values.tls.existingSecret) }}
 {{- fail "admin.expose: the admin API can lift any limit, and needs TLS on a network: set tls.existingSecret, or use kubectl port-forward" }}
 {{- end }}
+{{- $regions := .Values.regions }}
+{{- if $regions.name }}
+{{- if eq .Values.store "memory" }}
+{{- fail "regions.name: store: memory: regions share counters in Redis: set store to redis, or remove regions" }}
+{{- end }}
+{{- if not (hasKey $regions.members $regions.name) }}
+{{- fail (printf "regions.name: %s: is not one of regions.members: add it there, with the address by which other regions reach this one" $regions.name) }}
+{{- end }}
+{{- if not $regions.existingSecret }}
+{{- fail "regions.existingSecret: required with regions.name: create a Secret with the certificate of the region and the authority of all" }}
+{{- end }}
+{{- else if or $regions.members $regions.existingSecret (hasKey $config "regions") }}
+{{- fail "regions.name: required with regions.members, regions.existingSecret and config.regions: set the name of the region that this release is in" }}
+{{- end }}
 {{- $needed := add .Values.preStopSeconds 13 }}
 {{- if lt (int .Values.terminationGracePeriodSeconds) (int $needed) }}
 {{- fail (printf "terminationGracePeriodSeconds: %d: the server needs up to 12 seconds to drain after preStopSeconds: set %d or more" (int .Values.terminationGracePeriodSeconds) $needed) }}
@@ -200,6 +214,11 @@ tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
 {{- end }}
 {{- if .Values.admin.enabled }}{{ $_ := set $config "admin" (dict "tokens_file" (printf "%s/admin/tokens" $secrets)) }}{{ end }}
 {{- if .Values.secret.existingSecret }}{{ $_ := set $config "secret_file" (printf "%s/secret/secret" $secrets) }}{{ end }}
+{{- if .Values.regions.name }}
+{{- $_ := set $listen "regions" ":8084" }}
+{{- $tls := dict "cert_file" (printf "%s/regions/tls.crt" $secrets) "key_file" (printf "%s/regions/tls.key" $secrets) "ca_file" (printf "%s/regions/ca.crt" $secrets) }}
+{{- $_ := set $config "regions" (dict "name" .Values.regions.name "members" .Values.regions.members "tls" $tls) }}
+{{- end }}
 {{- mergeOverwrite (deepCopy (default dict .Values.config)) $config | toYaml }}
 {{- end }}
 
@@ -240,6 +259,9 @@ tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
 {{- if .Values.secret.existingSecret }}
 {{ include "headgate.secretVolume" (dict "name" "secret" "secret" .Values.secret.existingSecret "items" (dict "secret" .Values.secret.key)) }}
 {{- end }}
+{{- if .Values.regions.existingSecret }}
+{{ include "headgate.secretVolume" (dict "name" "regions" "secret" .Values.regions.existingSecret "items" (dict "tls.crt" .Values.regions.certKey "tls.key" .Values.regions.keyKey "ca.crt" .Values.regions.caKey)) }}
+{{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -272,7 +294,8 @@ tokens: {{ join "\n" $lines | printf "%s\n" | b64enc }}
   "redis" .Values.redis.existingSecret
   "redis-tls" .Values.redis.tls.existingSecret
   "postgres" .Values.postgres.existingSecret
-  "secret" .Values.secret.existingSecret }}
+  "secret" .Values.secret.existingSecret
+  "regions" .Values.regions.existingSecret }}
 {{- range $name, $used := $secrets }}
 {{- if $used }}
 - {name: {{ $name }}, mountPath: /etc/headgate/secrets/{{ $name }}, readOnly: true}
