@@ -171,12 +171,17 @@ func (w *Weights) next(current string, at int64) (string, error) {
 	}
 	w.record, w.at = kept.clone(), at
 	w.report(before)
-	known := kept.clone()
-	known.merge(&w.incoming, false)
-	w.shares.use(known.Tables, at)
+	w.apply()
 	kept.advance(w.own, at)
 	kept.merge(&w.incoming, false)
 	return kept.encode(), nil
+}
+
+// apply makes the shares use the tables of this region and of the others.
+func (w *Weights) apply() {
+	known := w.record.clone()
+	known.merge(&w.incoming, false)
+	w.shares.use(known.Tables, w.at)
 }
 
 // report logs changes of the newest table.
@@ -213,6 +218,7 @@ func (w *Weights) pull(ctx context.Context, name string, peer Puller) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.incoming.merge(&theirs, false)
+	w.apply() // this region's store may be unavailable, and its servers decide by the share without it
 	w.contacts[name] = time.Now()
 	return nil
 }

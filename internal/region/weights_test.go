@@ -457,6 +457,31 @@ func TestWeightsDead(t *testing.T) {
 	})
 }
 
+// noKeeper is a store that is unavailable, and otherTables the tables of another region.
+type (
+	noKeeper    struct{}
+	otherTables string
+)
+
+func (noKeeper) SwapWeights(context.Context, string, string, string) (string, time.Time, error) {
+	return "", time.Time{}, headgate.ErrUnavailable
+}
+
+func (t otherTables) PullWeights(context.Context, string) (string, error) { return string(t), nil }
+
+// TestLearnWithoutStore starts a server of a region that was drained, while the region's store is unavailable: the server decides by
+// the share that other regions know.
+func TestLearnWithoutStore(t *testing.T) {
+	shares := NewShares([]Member{{"eu", 1}, {"us", 1}}, "eu")
+	r := record{Tables: []table{{Serial: 1, ID: "a", Weights: map[string]int64{"eu": 0, "us": 1}, Dead: []string{"eu"}, Acks: map[string]int64{"us": 1}}}}
+	w := NewWeights(shares, noKeeper{}, map[string]Puller{"us": otherTables(r.encode())}, slog.New(slog.DiscardHandler))
+	w.Learn(t.Context())
+	whole := headgate.PerMinute(1000)
+	if got := shares.Share(simSubject, &whole); got.Count != 0 {
+		t.Errorf("the share is %v, want none", got)
+	}
+}
+
 // TestAdvance follows a table through the states of a region.
 func TestAdvance(t *testing.T) {
 	r := record{Tables: []table{{Serial: 1, ID: "a", Weights: map[string]int64{"r0": 1, "r1": 0}}}}
