@@ -99,10 +99,6 @@ func (w *Weights) pullAll(ctx context.Context, skip func(name string) bool) erro
 func (w *Weights) propose(weights map[string]int64, dead []string) (table, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.record.Tables) >= maxTables {
-		return table{}, fmt.Errorf("%w: there were %d changes in %d days: must be at most %d", ErrWeights, len(w.record.Tables),
-			keepTables/(24*3600*1_000_000), maxTables)
-	}
 	t := table{Serial: 1, ID: rand.Text()[:8], Weights: w.weights(w.record.newest())}
 	if newest := w.record.newest(); newest != nil {
 		t.Serial = newest.Serial + 1
@@ -122,6 +118,14 @@ func (w *Weights) propose(weights map[string]int64, dead []string) (table, error
 	t.Dead = slices.Sorted(slices.Values(dead))
 	if err := checkWeights(t.Weights, w.shares.members); err != nil {
 		return table{}, fmt.Errorf("%w: %w", ErrWeights, err)
+	}
+	bound := maxTables
+	if len(dead) > 0 {
+		bound *= 2
+	}
+	if all := w.record.Tables; len(all) >= bound && !slices.ContainsFunc(all, func(o table) bool { return maps.Equal(o.Weights, t.Weights) }) {
+		return table{}, fmt.Errorf("%w: there were %d different weights of the regions in %d days: must be at most %d: use weights that were used before",
+			ErrWeights, len(all), keepTables/(24*3600*1_000_000), bound)
 	}
 	w.incoming.merge(&record{Tables: []table{t}}, false)
 	return t, nil

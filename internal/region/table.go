@@ -13,8 +13,10 @@ import (
 
 const (
 	recordVersion = 1
-	// maxTables is the maximum number of tables that a region keeps, and keepTables how long it keeps them, in microseconds: longer than any
-	// window, and than twice the time in which all but the slowest buckets refill.
+	// keepTables is how long a region keeps tables, in microseconds: longer than any window, and than twice the time in which all but the
+	// slowest buckets refill. If there are more than keepAll, it drops those whose weights a newer one has as well. There are at most
+	// maxTables, and twice as many if regions die.
+	keepAll    = 32
 	maxTables  = 64
 	keepTables = 400 * 24 * 3600 * 1_000_000
 	// ackWait is how long after the region's store has a table the region acknowledges it, in microseconds of the store. By then all its
@@ -172,7 +174,7 @@ func (r *record) merge(o *record, own bool) {
 			r.Tables[at].add(&t)
 		case at == len(r.Tables), own:
 			r.Tables = slices.Insert(r.Tables, at, t)
-		case len(t.missing()) == 0 && (at > 0 || !r.Dropped):
+		case len(t.missing()) == 0 && (at > 0 || !r.Dropped) && !repeated(&t, r.Tables[at:]):
 			// All regions acknowledged it while this one was declared dead.
 			r.Tables = slices.Insert(r.Tables, at, t)
 		}
@@ -210,7 +212,25 @@ func (r *record) advance(own string, at int64) {
 		if since := r.Tables[i].Since; since > 0 && since+keepTables <= at {
 			r.Tables = slices.Delete(r.Tables, 0, i)
 			r.Dropped = true
-			return
+			break
 		}
 	}
+	r.dropRepeated()
+}
+
+// dropRepeated drops the oldest tables whose weights a newer one has as well, if there are many. This makes no share larger: a region that
+// has to respect a table also has to respect all newer ones.
+func (r *record) dropRepeated() {
+	for i := 0; i < len(r.Tables) && len(r.Tables) > keepAll; {
+		if repeated(&r.Tables[i], r.Tables[i+1:]) {
+			r.Tables = slices.Delete(r.Tables, i, i+1)
+		} else {
+			i++
+		}
+	}
+}
+
+// repeated reports whether one of the newer tables has the same weights.
+func repeated(t *table, newer []table) bool {
+	return slices.ContainsFunc(newer, func(o table) bool { return maps.Equal(o.Weights, t.Weights) })
 }

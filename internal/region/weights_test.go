@@ -2,10 +2,12 @@ package region
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -541,5 +543,89 @@ func BenchmarkShareOfTables(b *testing.B) {
 				s.Share(simSubject, &whole)
 			}
 		})
+	}
+}
+
+// TestDropRepeated drops tables of random records, and expects that no share of any limit is larger after it.
+func TestDropRepeated(t *testing.T) {
+	members := []Member{{"a", 1}, {"b", 2}, {"c", 1}}
+	dropped := 0
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		var full record
+		for i := range keepAll + random.IntN(60) {
+			o := table{Serial: int64(i + 1), ID: "x", Weights: map[string]int64{"a": int64(1 + random.IntN(3)), "b": int64(random.IntN(2)), "c": 1}}
+			if random.IntN(4) > 0 {
+				o.Since = int64(i+1) * 1_000_000
+			}
+			full.Tables = append(full.Tables, o)
+		}
+		fewer := full.clone()
+		fewer.dropRepeated()
+		dropped += len(full.Tables) - len(fewer.Tables)
+		if bound := max(keepAll, 6); len(fewer.Tables) > bound { // there are 6 different weights
+			t.Fatalf("seed %d: %d tables are left, want at most %d", seed, len(fewer.Tables), bound)
+		}
+		for _, whole := range []headgate.Limit{
+			{Algorithm: headgate.FixedWindow, Count: 1000, Window: 5 * time.Second},
+			{Algorithm: headgate.SlidingWindow, Count: 1000, Window: time.Minute},
+			{Count: 1000, Window: 10 * time.Second, Burst: 500},
+		} {
+			for _, own := range members {
+				before, after := NewShares(members, own.Name), NewShares(members, own.Name)
+				at := int64(random.IntN(100)) * 1_000_000
+				before.use(full.Tables, at)
+				after.use(fewer.Tables, at)
+				b, a := before.Share(simSubject, &whole), after.Share(simSubject, &whole)
+				if a.Count*int64(b.Window) > b.Count*int64(a.Window) || a.Burst > b.Burst {
+					t.Errorf("seed %d: the share of %s was %v, and is %v", seed, own.Name, b, a)
+				}
+			}
+		}
+	}
+	if dropped < 1000 {
+		t.Errorf("only %d tables were dropped", dropped)
+	}
+}
+
+// memoryKeeper keeps the tables of a region in memory.
+type memoryKeeper struct {
+	text string
+	at   time.Time
+}
+
+func (k *memoryKeeper) SwapWeights(_ context.Context, _, old, replacement string) (string, time.Time, error) {
+	if k.text == old {
+		k.text = replacement
+	}
+	k.at = k.at.Add(time.Duration(ackWait) * time.Microsecond)
+	return k.text, k.at, nil
+}
+
+// TestManyChanges changes weights again and again: back and forth without bound, to different ones up to a bound, and for a dead
+// region even above it.
+func TestManyChanges(t *testing.T) {
+	w := NewWeights(NewShares([]Member{{"eu", 1}, {"us", 1}}, "eu"), &memoryKeeper{at: time.Unix(2_000_000_000, 0)}, nil, slog.New(slog.DiscardHandler))
+	change := func(eu, us int64, dead ...string) error {
+		_, err := w.Change(t.Context(), map[string]int64{"eu": eu, "us": us}, dead)
+		return err
+	}
+	for i := range int64(200) {
+		if err := change(1+i%2, 1); err != nil {
+			t.Fatalf("change %d: %v", i, err)
+		}
+	}
+	var err error
+	for i := int64(0); i < 2*maxTables && err == nil; i++ {
+		err = change(500, 1+i)
+	}
+	if !errors.Is(err, ErrWeights) || !strings.Contains(err.Error(), "use weights that were used before") || len(w.record.Tables) != maxTables {
+		t.Errorf("%d different weights: %v", len(w.record.Tables), err)
+	}
+	if err := change(500, 1); err != nil {
+		t.Errorf("weights that were used before: %v", err)
+	}
+	if err := change(501, 0, "us"); err != nil {
+		t.Errorf("a dead region: %v", err)
 	}
 }
