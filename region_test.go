@@ -321,6 +321,9 @@ func TestReservationOfAShare(t *testing.T) {
 		if err != nil || d.Limits[0].Remaining != 55 {
 			t.Errorf("%v: %+v, %v", whole, d, err)
 		}
+		if l := d.Limits[0]; l.Limit != whole || l.Share != quarter(whole) {
+			t.Errorf("%v: committed: %+v", whole, l)
+		}
 		if d, err = w.Commit(ctx, second.Token, headgate.Request{Cost: 45}); err != nil || d.Limits[0].Granted != 0 {
 			t.Errorf("%v: committed twice: %+v, %v", whole, d, err)
 		}

@@ -111,7 +111,7 @@ func (ev *evaluation) reserved(hold time.Duration) []reserved {
 		}
 		rule := &ev.set.rules[a.rule]
 		p := reserved{
-			Rule: rule.ID, Name: rule.limits[a.limit].name, Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Origin: a.origin,
+			Rule: rule.ID, Name: rule.limits[a.limit].name, Subject: c.Subject, Counter: c.Counter, Limit: c.Limit, Whole: c.Whole, Origin: a.origin,
 			Observe: c.Observe, Exposed: a.exposed, Held: c.Holds(), Home: c.Regions == HomeRegion, Receipt: result.Receipt,
 			Unit: a.unit, Cost: c.Cost, Settled: a.settled, Units: ev.reservedUnits(a.rule),
 		}

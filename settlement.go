@@ -57,6 +57,9 @@ func (s *reservationEnd) decision(set *RuleSet, results []Result, err error) (De
 			Rule: p.Rule, Name: p.Name, Limit: p.Limit, Origin: p.Origin, Subject: p.Subject, Counter: p.Counter,
 			Cost: s.charges[i].Cost, Enforced: !p.Observe, Exposed: p.Exposed, Result: results[i],
 		}
+		if p.Whole.Count > 0 {
+			d.Limits[i].Limit, d.Limits[i].Share = p.Whole, p.Limit
+		}
 		if s.charges[i].refunds() {
 			d.Limits[i].Cost = -s.charges[i].Cost
 		}

@@ -24,7 +24,9 @@ type reserved struct {
 	// Held is false if the units were recorded at once.
 	Held bool
 	// Home is whether the subject's home region counts it.
-	Home    bool
+	Home bool
+	// Whole is the limit of which Limit is this region's share; zero if the limit is not shared.
+	Whole   Limit
 	Receipt Receipt
 	// Unit is the rule's cost of a request with Request.Cost 1, and Cost the cost that was asked for, in addition to Settled.
 	Unit, Cost int64
@@ -71,13 +73,18 @@ func seal(key []byte, parts []reserved) []byte {
 		b = appendPart(b, zone)
 		for _, n := range [...]int64{
 			int64(p.Counter), int64(p.Origin), flag(p.Observe) | flag(p.Exposed)<<1 | flag(p.Held)<<2 | flag(p.Receipt.Local)<<3 |
-				flag(len(p.Units) > 0)<<4 | flag(p.Home)<<5,
+				flag(len(p.Units) > 0)<<4 | flag(p.Home)<<5 | flag(p.Whole.Count > 0)<<6,
 			p.Unit, p.Cost, p.Settled, p.RefundBefore,
 			int64(p.Limit.Algorithm), p.Limit.Count, int64(p.Limit.Window), p.Limit.Burst, int64(p.Limit.Align),
 			int64(p.Limit.Calendar), int64(p.Limit.AnchorDay),
 			p.Receipt.Units, p.Receipt.Mark, p.Receipt.Time, p.Receipt.Empty, p.Receipt.Back,
 		} {
 			b = binary.AppendVarint(b, n)
+		}
+		if p.Whole.Count > 0 {
+			for _, n := range [...]int64{p.Whole.Count, int64(p.Whole.Window), p.Whole.Burst, int64(p.Whole.Align)} {
+				b = binary.AppendVarint(b, n)
+			}
 		}
 		if len(p.Units) == 0 {
 			continue
@@ -170,6 +177,11 @@ func (l *Limiter) open(token []byte, keys [][]byte, set *RuleSet) ([]reserved, e
 		p.Receipt = Receipt{
 			Units: r.number(), Mark: r.number(), Time: r.number(), Empty: r.number(), Back: r.number(), Local: flags&8 != 0,
 		}
+		if flags&64 != 0 {
+			p.Whole = p.Limit
+			p.Whole.Count, p.Whole.Window, p.Whole.Burst = r.number(), time.Duration(r.number()), r.number()
+			p.Whole.Align = Align(r.number())
+		}
 		if flags&16 != 0 {
 			for n := r.number(); n > 0 && !r.broken; n-- {
 				p.Units = append(p.Units, reservedUnit{r.text(), r.number()})
@@ -177,6 +189,7 @@ func (l *Limiter) open(token []byte, keys [][]byte, set *RuleSet) ([]reserved, e
 		}
 		if zone != "" {
 			p.Limit.TimeZone = set.zone(p.Rule, zone)
+			p.Whole.TimeZone = p.Limit.TimeZone
 		}
 		parts = append(parts, p)
 	}

@@ -52,6 +52,13 @@ func New(inner Inner, shares *Shares, links map[string]Link) *Store {
 // Close waits for the loan requests in flight. It does not close the inner store.
 func (s *Store) Close() { s.borrower.close() }
 
+// Namespace returns a name of this region's counters, so that the token of a reservation is valid in this region only: others have not
+// set its units aside.
+func (s *Store) Namespace() string {
+	shares := s.lender.shares
+	return s.Inner.Namespace() + "\x00region " + shares.members[shares.own].Name
+}
+
 // Take charges the inner store. If a shared limit runs low, it borrows units in the background, for later charges.
 func (s *Store) Take(ctx context.Context, charges []headgate.Charge, results []headgate.Result) error {
 	charges, err := s.current(ctx, charges)

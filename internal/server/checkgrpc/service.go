@@ -207,7 +207,7 @@ func (s *Service) failure(ctx context.Context, rule string, err error) error {
 			rule, s.engine.Rules().Version())
 	case errors.Is(err, headgate.ErrInvalidToken):
 		return status.Errorf(codes.InvalidArgument,
-			"reservation: %v: send the complete reservation of Reserve to a server with the same namespace and secret_file; if it "+
+			"reservation: %v: send the complete reservation of Reserve to a server with the same namespace, secret_file and region; if it "+
 				"returned none, no call is needed", err)
 	}
 	check.LogFailure(ctx, s.options.Log, &s.failures, err)

@@ -200,7 +200,7 @@ func (h *handler) problem(ctx context.Context, err error) *check.Problem {
 			"check all matching rules", err, h.engine.Rules().Version())
 	case errors.Is(err, headgate.ErrInvalidToken):
 		return check.Problemf(http.StatusBadRequest,
-			"reservation: %v: send the complete reservation of /v1/reserve to a server with the same namespace and secret_file", err)
+			"reservation: %v: send the complete reservation of /v1/reserve to a server with the same namespace, secret_file and region", err)
 	}
 	check.LogFailure(ctx, h.options.Log, &h.failures, err)
 	return check.Problemf(http.StatusServiceUnavailable, "%v: continue without a decision, and do not repeat a commit, cancel or "+
