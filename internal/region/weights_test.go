@@ -21,7 +21,7 @@ import (
 type weighing struct {
 	// loss is the probability that a call of a server to its own region's tables fails; the write may have happened.
 	loss float64
-	// isolated is whether a node cannot read its region's tables.
+	// isolated is whether a node cannot read the tables of any region.
 	isolated func(region, node int, at time.Duration) bool
 	// change runs while requests are sent, and makes changes.
 	change func(ctx context.Context, w *world)
@@ -78,10 +78,17 @@ func (k *simKeeper) SwapWeights(ctx context.Context, _, old, replacement string)
 	return text, at, nil
 }
 
-// PullWeights implements [Puller].
-func (l wire) PullWeights(ctx context.Context, digest string) (string, error) {
+// nodeWire is the network from one node to another region.
+type nodeWire struct {
+	wire
+	node int
+}
+
+// PullWeights implements [Puller]. An isolated node reaches no other region, either.
+func (l nodeWire) PullWeights(ctx context.Context, digest string) (string, error) {
 	w := l.world
-	if !w.travel(ctx, l.from, l.to) {
+	isolated := w.weigh.isolated != nil && w.weigh.isolated(l.from, l.node, time.Since(w.start))
+	if isolated || !w.travel(ctx, l.from, l.to) {
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
@@ -105,7 +112,7 @@ func (w *world) openWeights(region int, members []Member, skew time.Duration) {
 		peers := map[string]Puller{}
 		for j := range members {
 			if j != region {
-				peers[members[j].Name] = wire{w, region, j}
+				peers[members[j].Name] = nodeWire{wire{w, region, j}, n}
 			}
 		}
 		all = append(all, NewWeights(shares, &simKeeper{tables, n}, peers, slog.New(slog.DiscardHandler)))
