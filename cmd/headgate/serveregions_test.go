@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -125,8 +126,14 @@ var peerUp = regexp.MustCompile(`headgate_region_peer_up\{[^}]*\} 1\n`)
 // serveRegions starts a server in each region, and waits until they reach each other.
 func serveRegions(t *testing.T, rules string) map[string]*testServer {
 	t.Helper()
+	return startRegions(t, regionsConfig(t, rules))
+}
+
+// startRegions starts a server with each config, and waits until they reach each other.
+func startRegions(t *testing.T, files map[string]string) map[string]*testServer {
+	t.Helper()
 	servers := map[string]*testServer{}
-	for name, file := range regionsConfig(t, rules) {
+	for name, file := range files {
 		servers[name] = serve(t, "--config", file)
 	}
 	for _, r := range servers {
@@ -155,6 +162,61 @@ func TestRegions(t *testing.T) {
 			t.Errorf("%s has %s nothing", name, direction)
 		}
 	}
+}
+
+// sharedAndHome are a shared limit, and one that is counted in the home of each user.
+const sharedAndHome = `rules:
+  - {id: all, match: {path: /all}, by: [user], regions: shared, limit: {rate: 300/10m, algorithm: fixed_window}}
+  - {id: login, match: {path: /login}, by: [user], regions: home, limit: 5/hour, strict: true, on_store_failure: deny}
+`
+
+// TestRegionSecrets gives two regions the same secret, and the third another one. A reservation is valid only in the region that made it,
+// and the limit of a subject's home applies although regions disagree about subjects.
+func TestRegionSecrets(t *testing.T) {
+	t.Parallel()
+	testenv.Long(t)
+	files := regionsConfig(t, sharedAndHome)
+	for name, secret := range map[string]string{"ap": "the secret of ap and eu", "eu": "the secret of ap and eu", "us": "the secret of us only"} {
+		addSecret(t, files[name], secret)
+	}
+	servers := startRegions(t, files)
+	servers["eu"].waitForLog("region has another secret_file")
+
+	post := func(name, call, body string, want int) string {
+		status, text := send(t, http.MethodPost, "http://"+servers[name].addressOf("http")+"/v1/"+call, body)
+		if status != want {
+			t.Fatalf("%s in %s: %d %s", call, name, status, text)
+		}
+		return text
+	}
+	var reserved struct{ Reservation string }
+	text := post("eu", "reserve", `{"attributes": {"user": "ann", "path": "/all"}, "cost": 20}`, http.StatusOK)
+	testenv.NoError(t, json.Unmarshal([]byte(text), &reserved))
+	commit := fmt.Sprintf(`{"reservation": %q, "cost": 20}`, reserved.Reservation)
+	for _, name := range []string{"ap", "us"} {
+		if text := post(name, "commit", commit, http.StatusBadRequest); !strings.Contains(text, "the same namespace, secret_file and region") {
+			t.Error(text)
+		}
+	}
+	post("eu", "commit", commit, http.StatusOK)
+
+	for i := range 6 { // they have different homes
+		allowed := 0
+		for _, name := range []string{"eu", "us", "ap"} {
+			allowed += servers[name].allowedOf(6, "/login", fmt.Sprint("user", i), "")
+		}
+		if allowed > 5 {
+			t.Errorf("user%d: %d requests were allowed, want at most 5", i, allowed)
+		}
+	}
+}
+
+// addSecret adds a secret_file to a config.
+func addSecret(t *testing.T, file, secret string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	testenv.NoError(t, err)
+	testenv.WriteFiles(t, filepath.Dir(file), map[string]string{"secret": secret, filepath.Base(file): string(text) + "secret_file: secret\n"})
 }
 
 // TestRegionAlone checks that a region has its share if no other region responds.

@@ -25,6 +25,7 @@ type Shares struct {
 	seeds   []uint64 // of their draws for homes
 	own     int
 	epoch   uint64
+	secret  uint64 // identifies the secret
 	phases  atomic.Pointer[phases]
 
 	// Until freshUntil, in nanoseconds since start, no table that this region has acknowledged is unknown here. It is 0 if weights never
@@ -53,11 +54,17 @@ func NewShares(members []Member, own string) *Shares {
 // subjects. It must be called before the shares are used, and returns them.
 func (s *Shares) WithSecret(secret []byte) *Shares {
 	if len(secret) > 0 {
-		sum := sha256.Sum256(slices.Concat([]byte("region epoch\n"), binary.BigEndian.AppendUint64(nil, s.epoch), secret))
-		s.epoch = binary.BigEndian.Uint64(sum[:])
+		digest := func(of string) uint64 {
+			sum := sha256.Sum256(slices.Concat([]byte(of), secret))
+			return binary.BigEndian.Uint64(sum[:])
+		}
+		s.epoch, s.secret = digest(fmt.Sprintf("region epoch %d\n", s.epoch)), digest("region secret\n")
 	}
 	return s
 }
+
+// Subjects identifies the secret that subjects are hashed with; 0 if there is none.
+func (s *Shares) Subjects() uint64 { return s.secret }
 
 // Share returns this region's share of a limit; it is a headgate.Options.Share.
 func (s *Shares) Share(subject headgate.Subject, whole *headgate.Limit) headgate.Limit {

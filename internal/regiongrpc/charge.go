@@ -44,7 +44,7 @@ func (l *link) Take(ctx context.Context, charges []headgate.Charge, results []he
 	if len(charges) > maxCharges {
 		return fail(results, fmt.Errorf("%w: region %s: %d charges in one request: must be at most %d", headgate.ErrUnavailable, l.member.Name, len(charges), maxCharges))
 	}
-	m := &regionv1.TakeRequest{From: l.network.options.Own, Charges: make([]*regionv1.Charge, len(charges))}
+	m := &regionv1.TakeRequest{From: l.network.options.Own, Subjects: l.network.options.Subjects, Charges: make([]*regionv1.Charge, len(charges))}
 	for i := range charges {
 		m.Charges[i] = chargeMessage(&charges[i])
 	}
@@ -91,6 +91,9 @@ func (s *service) Take(ctx context.Context, m *regionv1.TakeRequest) (*regionv1.
 	charges, problem := s.decoder.charges(m)
 	if problem != "" {
 		return nil, status.Error(codes.InvalidArgument, problem)
+	}
+	if m.GetSubjects() != s.network.options.Subjects {
+		return nil, status.Error(codes.FailedPrecondition, otherSecret)
 	}
 	results := make([]headgate.Result, len(charges))
 	err := s.home.Take(ctx, charges, results)

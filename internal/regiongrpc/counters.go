@@ -45,7 +45,7 @@ type Reply struct {
 func (n *Network) Usage(ctx context.Context, ref region.CounterRef) []Reply {
 	return n.callAll(ctx, usageTimeout, func(ctx context.Context, l *link, r *Reply) error {
 		m, err := l.client.Usage(ctx, &regionv1.UsageRequest{
-			From: n.options.Own, Subject: ref.Subject[:], Counter: uint64(ref.Counter), Whole: limitMessage(&ref.Whole),
+			From: n.options.Own, Subject: ref.Subject[:], Counter: uint64(ref.Counter), Whole: limitMessage(&ref.Whole), Subjects: n.options.Subjects,
 		})
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func (n *Network) Credit(ctx context.Context, ref region.CounterRef, units map[s
 			return nil
 		}
 		m, err := l.client.Credit(ctx, &regionv1.CreditRequest{
-			From: n.options.Own, Subject: ref.Subject[:], Counter: uint64(ref.Counter), Whole: limitMessage(&ref.Whole), Units: units[r.Region],
+			From: n.options.Own, Subject: ref.Subject[:], Counter: uint64(ref.Counter), Whole: limitMessage(&ref.Whole), Units: units[r.Region], Subjects: n.options.Subjects,
 		})
 		if err != nil {
 			return err
@@ -97,6 +97,7 @@ var (
 	errNoResponse  = errors.New("did not respond in time")
 	errOldVersion  = errors.New("runs a version of Headgate that does not support this: upgrade it")
 	errUnsupported = errors.New("does not support this limit: run the same version of Headgate in all regions")
+	errSecret      = errors.New("responded, but " + otherSecret)
 	errStore       = errors.New("responded, but its Redis is unavailable")
 )
 
@@ -119,15 +120,17 @@ func rejection(why uint32) error {
 		return nil
 	case region.StoreUnavailable:
 		return errStore
+	case region.OtherMembers:
+		return errSecret
 	}
 	return errUnsupported
 }
 
 // Usage implements the method of the service.
 func (s *service) Usage(ctx context.Context, m *regionv1.UsageRequest) (*regionv1.UsageResponse, error) {
-	ref, err := s.counterRef(ctx, m)
+	ref, why, err := s.counterRef(ctx, m)
 	if ref == nil {
-		return &regionv1.UsageResponse{Reason: uint32(region.Unlendable)}, err
+		return &regionv1.UsageResponse{Reason: uint32(why)}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxLendTime)
 	defer cancel()
@@ -140,9 +143,9 @@ func (s *service) Usage(ctx context.Context, m *regionv1.UsageRequest) (*regionv
 
 // Credit implements the method of the service.
 func (s *service) Credit(ctx context.Context, m *regionv1.CreditRequest) (*regionv1.CreditResponse, error) {
-	ref, err := s.counterRef(ctx, m)
+	ref, why, err := s.counterRef(ctx, m)
 	if ref == nil || m.GetUnits() < 1 || m.GetUnits() > headgate.MaxCost {
-		return &regionv1.CreditResponse{Reason: uint32(region.Unlendable)}, err
+		return &regionv1.CreditResponse{Reason: uint32(why)}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxLendTime)
 	defer cancel()
@@ -160,19 +163,23 @@ type counterMessage interface {
 	GetSubject() []byte
 	GetCounter() uint64
 	GetWhole() *regionv1.Limit
+	GetSubjects() uint64
 }
 
-// counterRef returns the counter of a message, or nil if the message is not valid for this version.
-func (s *service) counterRef(ctx context.Context, m counterMessage) (*region.CounterRef, error) {
+// counterRef returns the counter of a message, or nil and why there is none.
+func (s *service) counterRef(ctx context.Context, m counterMessage) (*region.CounterRef, region.Rejection, error) {
 	if err := s.network.authorize(ctx, m.GetFrom()); err != nil {
-		return nil, err
+		return nil, region.Unlendable, err
+	}
+	if m.GetSubjects() != s.network.options.Subjects {
+		return nil, region.OtherMembers, nil
 	}
 	ref := region.CounterRef{Counter: headgate.Counter(m.GetCounter())}
 	whole, ok := s.decoder.limit(m.GetWhole())
 	if !ok || hasUnknown(m) || hasUnknown(m.GetWhole()) || len(m.GetSubject()) != len(ref.Subject) || m.GetCounter() > maxCounter ||
 		s.network.counters == nil {
-		return nil, nil //nolint:nilnil // the caller responds with a reason
+		return nil, region.Unlendable, nil
 	}
 	ref.Subject, ref.Whole = headgate.Subject(m.GetSubject()), whole
-	return &ref, nil
+	return &ref, region.Unlendable, nil
 }

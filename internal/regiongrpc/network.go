@@ -43,8 +43,8 @@ type Options struct {
 	// Own is the name of this region, which is one of Members.
 	Own     string
 	Members []Member
-	// Epoch identifies the members and weights.
-	Epoch uint64
+	// Epoch identifies the members, their weights and the secret, and Subjects only the secret.
+	Epoch, Subjects uint64
 	// Version is the version of this server.
 	Version string
 	// Certificates returns the certificate of this server, and the authorities of the certificates of all regions. They are used for

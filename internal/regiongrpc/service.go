@@ -61,7 +61,7 @@ func (s *service) Hello(ctx context.Context, m *regionv1.HelloRequest) (*regionv
 		return nil, err
 	}
 	o := &s.network.options
-	response := &regionv1.HelloResponse{Region: o.Own, Epoch: o.Epoch, Version: o.Version}
+	response := &regionv1.HelloResponse{Region: o.Own, Epoch: o.Epoch, Subjects: o.Subjects, Version: o.Version}
 	if now, ok := s.network.clock.now(); ok {
 		response.StoreTimeUs = now.UnixMicro()
 	}

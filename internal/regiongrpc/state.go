@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// otherSecret is what is wrong with a region that hashes subjects in another way.
+const otherSecret = "it has another secret_file: write the same secret in all regions"
+
 // maxFailures is the number of consecutive failed calls after which a region counts as unreachable.
 const maxFailures = 2
 
@@ -23,8 +26,8 @@ type State struct {
 	RTT time.Duration
 	// Region is the name by which it introduced itself, and Version its version.
 	Region, Version string
-	// OtherMembers is whether it has other members or weights in its config.
-	OtherMembers bool
+	// OtherMembers is whether its config has other members, weights or another secret, and OtherSecret whether it has another secret.
+	OtherMembers, OtherSecret bool
 	// ClockAhead is by how much the clock of its store is ahead of that of this region's store, to within half a round trip. It is
 	// meaningless unless ClockKnown is set.
 	ClockAhead time.Duration
@@ -49,7 +52,7 @@ func (l *link) record(h *hello) {
 	before := l.state
 	s := &l.state
 	s.Up, s.Problem, s.LastContact, s.Region, s.Version = true, "", h.received, h.GetRegion(), h.GetVersion()
-	s.OtherMembers = h.GetEpoch() != l.network.options.Epoch
+	s.OtherMembers, s.OtherSecret = h.GetEpoch() != l.network.options.Epoch, h.GetSubjects() != l.network.options.Subjects
 	rtt := h.received.Sub(h.sent)
 	if s.RTT == 0 {
 		s.RTT = rtt
@@ -77,6 +80,8 @@ func (l *link) compare(log *slog.Logger, before *State) {
 	switch {
 	case s.Region != l.member.Name:
 		s.Problem = fmt.Sprintf("the address leads to region %s: correct it in regions.members", quote(s.Region))
+	case s.OtherSecret:
+		s.Problem = otherSecret
 	case s.OtherMembers:
 		s.Problem = "it has other members or weights: write the same regions.members in the configs of all regions"
 	}
@@ -84,6 +89,9 @@ func (l *link) compare(log *slog.Logger, before *State) {
 	case s.Problem == before.Problem && before.Up:
 	case s.Region != l.member.Name:
 		log.Error("another region responds; correct the address in regions.members", "responds", s.Region)
+	case s.OtherSecret:
+		log.Error("region has another secret_file; its counters are those of other subjects, so that each region allows the limit, until secret_file has "+
+			"the same content in all regions", "version", s.Version)
 	case s.OtherMembers:
 		log.Error("region has other members or weights; no units are lent or borrowed, and the shares of all regions may add up to more than "+
 			"the limit, until regions.members is the same in the configs of all regions", "version", s.Version)

@@ -36,7 +36,7 @@ func (s *weightsService) PullWeights(ctx context.Context, m *regionv1.PullWeight
 		return nil, err
 	}
 	if m.GetEpoch() != s.network.options.Epoch {
-		return nil, status.Error(codes.FailedPrecondition, "other members or weights: write the same regions.members in the configs of all regions")
+		return nil, status.Error(codes.FailedPrecondition, "other members, weights or secret: write the same regions.members and secret_file in the configs of all regions")
 	}
 	return &regionv1.PullWeightsResponse{Tables: s.tables.Tables(m.GetDigest())}, nil
 }

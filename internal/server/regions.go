@@ -44,7 +44,7 @@ func (s *server) openRegions(secret []byte) (*regions, error) {
 		return nil, err
 	}
 	if r.network, err = regiongrpc.New(regiongrpc.Options{
-		Own: c.Name, Members: addresses, Epoch: r.shares.Epoch(), Version: s.Version,
+		Own: c.Name, Members: addresses, Epoch: r.shares.Epoch(), Subjects: r.shares.Subjects(), Version: s.Version,
 		Certificates: r.certificates.Current, StoreTime: storeTime(s.redis), Log: s.Log,
 	}); err != nil {
 		return nil, err

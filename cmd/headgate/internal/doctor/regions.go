@@ -37,7 +37,11 @@ func CheckRegions(ctx context.Context, c *config.Config, now time.Time) []Findin
 	ctx, cancel := context.WithTimeout(ctx, regionTimeout)
 	defer cancel()
 	check.listener(ctx, pair, authorities)
-	check.peers(ctx, pair, authorities)
+	secret, err := config.ReadSecret(c.SecretFile)
+	if err != nil {
+		return check.findings // the check of files reports it
+	}
+	check.peers(ctx, pair, authorities, secret)
 	return check.findings
 }
 
@@ -132,15 +136,16 @@ func (r *regionCheck) listener(ctx context.Context, pair *tls.Certificate, autho
 	r.add(name, OK, address+" responds with a valid certificate", "")
 }
 
-// peers checks whether the other regions respond, and have the same members and weights.
-func (r *regionCheck) peers(ctx context.Context, pair *tls.Certificate, authorities *x509.CertPool) {
+// peers checks whether the other regions respond, and have the same members, weights and secret.
+func (r *regionCheck) peers(ctx context.Context, pair *tls.Certificate, authorities *x509.CertPool, secret []byte) {
 	members, addresses := make([]region.Member, 0, len(r.regions.Members)), make([]regiongrpc.Member, 0, len(r.regions.Members))
 	for _, m := range r.regions.Members {
 		members = append(members, region.Member{Name: m.Name, Weight: int64(m.Weight)})
 		addresses = append(addresses, regiongrpc.Member{Name: m.Name, Address: m.Address})
 	}
+	shares := region.NewShares(members, r.regions.Name).WithSecret(secret)
 	network, err := regiongrpc.New(regiongrpc.Options{
-		Own: r.regions.Name, Members: addresses, Epoch: region.NewShares(members, r.regions.Name).Epoch(),
+		Own: r.regions.Name, Members: addresses, Epoch: shares.Epoch(), Subjects: shares.Subjects(),
 		Certificates: func() (tls.Certificate, *x509.CertPool) { return *pair, authorities },
 		StoreTime:    func(context.Context) (time.Time, error) { return time.Time{}, errors.ErrUnsupported },
 		Log:          slog.New(slog.DiscardHandler),
@@ -186,6 +191,9 @@ func (r *regionCheck) peer(s *regiongrpc.State) {
 	switch {
 	case s.Up && s.Problem == "":
 		r.add(name, OK, fmt.Sprintf("responds with the same members and weights, version %s, round trip %s", s.Version, s.RTT.Round(100*time.Microsecond)), "")
+	case s.Up && s.OtherSecret:
+		r.add(name, Problem, "has another secret_file: its counters are those of other subjects, so that each region allows the limit",
+			"copy the content of secret_file of one region to all others, and restart the servers")
 	case s.Up && s.OtherMembers:
 		r.add(name, Problem, "responds with other members or weights: nothing is lent, and the shares of all regions may add up to more than the limit",
 			"compare regions.members of "+r.regions.Name+" and "+s.Peer+" with headgate config show, make them the same, and restart the servers")

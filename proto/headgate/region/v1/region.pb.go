@@ -30,7 +30,7 @@ type LendRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the member that borrows.
 	From string `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
-	// Identifies the members and weights that it knows.
+	// Identifies the members and weights that it knows, and its secret.
 	Epoch uint64 `protobuf:"fixed64,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The subject: 16 bytes.
 	Subject []byte `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
@@ -242,7 +242,7 @@ type LendResponse struct {
 	// Units that it could lend now.
 	Left int64 `protobuf:"varint,2,opt,name=left,proto3" json:"left,omitempty"`
 	// Why units is 0: 1 none to spare, 2 the region borrows itself, 3 its store is in another window, 4 it knows other members or
-	// weights, 5 such a limit is not lent, 6 its store did not respond in time.
+	// weights, or has another secret, 5 such a limit is not lent, 6 its store did not respond in time.
 	Reason        uint32 `protobuf:"varint,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -305,7 +305,9 @@ type TakeRequest struct {
 	// Name of the member that got the request.
 	From string `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
 	// At most 1,024 charges.
-	Charges       []*Charge `protobuf:"bytes,2,rep,name=charges,proto3" json:"charges,omitempty"`
+	Charges []*Charge `protobuf:"bytes,2,rep,name=charges,proto3" json:"charges,omitempty"`
+	// Identifies the secret that the caller hashes subjects with; 0 if there is none.
+	Subjects      uint64 `protobuf:"fixed64,3,opt,name=subjects,proto3" json:"subjects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -352,6 +354,13 @@ func (x *TakeRequest) GetCharges() []*Charge {
 		return x.Charges
 	}
 	return nil
+}
+
+func (x *TakeRequest) GetSubjects() uint64 {
+	if x != nil {
+		return x.Subjects
+	}
+	return 0
 }
 
 // Charge requests units of one counter. Its fields are those of the Go type Charge of package headgate.
@@ -814,7 +823,7 @@ type HelloRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the member that calls.
 	From string `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
-	// Identifies the members and weights that it knows.
+	// Identifies the members and weights that it knows, and its secret.
 	Epoch         uint64 `protobuf:"fixed64,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -869,12 +878,14 @@ type HelloResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the region.
 	Region string `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
-	// Identifies the members and weights that it knows.
+	// Identifies the members and weights that it knows, and its secret.
 	Epoch uint64 `protobuf:"fixed64,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Version of Headgate.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// The time of the region's store when it answered; 0 if unknown.
-	StoreTimeUs   int64 `protobuf:"varint,4,opt,name=store_time_us,json=storeTimeUs,proto3" json:"store_time_us,omitempty"`
+	StoreTimeUs int64 `protobuf:"varint,4,opt,name=store_time_us,json=storeTimeUs,proto3" json:"store_time_us,omitempty"`
+	// Identifies the secret that it hashes subjects with; 0 if there is none.
+	Subjects      uint64 `protobuf:"fixed64,5,opt,name=subjects,proto3" json:"subjects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -937,6 +948,13 @@ func (x *HelloResponse) GetStoreTimeUs() int64 {
 	return 0
 }
 
+func (x *HelloResponse) GetSubjects() uint64 {
+	if x != nil {
+		return x.Subjects
+	}
+	return 0
+}
+
 // UsageRequest selects a counter.
 type UsageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -947,7 +965,9 @@ type UsageRequest struct {
 	// The counter: 48 bits.
 	Counter uint64 `protobuf:"fixed64,3,opt,name=counter,proto3" json:"counter,omitempty"`
 	// The limit of all regions together.
-	Whole         *Limit `protobuf:"bytes,4,opt,name=whole,proto3" json:"whole,omitempty"`
+	Whole *Limit `protobuf:"bytes,4,opt,name=whole,proto3" json:"whole,omitempty"`
+	// Identifies the secret that the caller hashes subjects with; 0 if there is none.
+	Subjects      uint64 `protobuf:"fixed64,5,opt,name=subjects,proto3" json:"subjects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1010,6 +1030,13 @@ func (x *UsageRequest) GetWhole() *Limit {
 	return nil
 }
 
+func (x *UsageRequest) GetSubjects() uint64 {
+	if x != nil {
+		return x.Subjects
+	}
+	return 0
+}
+
 // UsageResponse is the usage of the region's share.
 type UsageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1021,7 +1048,7 @@ type UsageResponse struct {
 	Lent int64 `protobuf:"varint,3,opt,name=lent,proto3" json:"lent,omitempty"`
 	// The time of the region's store.
 	TimeUs int64 `protobuf:"varint,4,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
-	// Why the other fields are 0: 5 the request is not valid for this version, 6 the store did not respond in time.
+	// Why the other fields are 0: 4 the region has another secret, 5 the request is not valid for this version, 6 the store did not respond in time.
 	Reason        uint32 `protobuf:"varint,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1104,7 +1131,9 @@ type CreditRequest struct {
 	// The limit of all regions together.
 	Whole *Limit `protobuf:"bytes,4,opt,name=whole,proto3" json:"whole,omitempty"`
 	// How many units to give back, at most as many as are used; 1000000000 gives back all.
-	Units         int64 `protobuf:"varint,5,opt,name=units,proto3" json:"units,omitempty"`
+	Units int64 `protobuf:"varint,5,opt,name=units,proto3" json:"units,omitempty"`
+	// Identifies the secret that the caller hashes subjects with; 0 if there is none.
+	Subjects      uint64 `protobuf:"fixed64,6,opt,name=subjects,proto3" json:"subjects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1174,12 +1203,19 @@ func (x *CreditRequest) GetUnits() int64 {
 	return 0
 }
 
+func (x *CreditRequest) GetSubjects() uint64 {
+	if x != nil {
+		return x.Subjects
+	}
+	return 0
+}
+
 // CreditResponse is the response to a CreditRequest.
 type CreditResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Units that the region has given back.
 	Units int64 `protobuf:"varint,1,opt,name=units,proto3" json:"units,omitempty"`
-	// Why units is 0: 5 the request is not valid for this version, 6 the store did not respond in time, and may have given units back.
+	// Why units is 0: 4 the region has another secret, 5 the request is not valid for this version, 6 the store did not respond in time, and may have given units back.
 	Reason        uint32 `protobuf:"varint,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1255,10 +1291,11 @@ const file_headgate_region_v1_region_proto_rawDesc = "" +
 	"\fLendResponse\x12\x14\n" +
 	"\x05units\x18\x01 \x01(\x03R\x05units\x12\x12\n" +
 	"\x04left\x18\x02 \x01(\x03R\x04left\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\rR\x06reason\"W\n" +
+	"\x06reason\x18\x03 \x01(\rR\x06reason\"s\n" +
 	"\vTakeRequest\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x124\n" +
-	"\acharges\x18\x02 \x03(\v2\x1a.headgate.region.v1.ChargeR\acharges\"\xa1\x04\n" +
+	"\acharges\x18\x02 \x03(\v2\x1a.headgate.region.v1.ChargeR\acharges\x12\x1a\n" +
+	"\bsubjects\x18\x03 \x01(\x06R\bsubjects\"\xa1\x04\n" +
 	"\x06Charge\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\fR\asubject\x12\x18\n" +
 	"\acounter\x18\x02 \x01(\x06R\acounter\x12/\n" +
@@ -1302,29 +1339,32 @@ const file_headgate_region_v1_region_proto_rawDesc = "" +
 	" \x01(\rR\afailure\"8\n" +
 	"\fHelloRequest\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\"{\n" +
+	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\"\x97\x01\n" +
 	"\rHelloResponse\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\"\n" +
-	"\rstore_time_us\x18\x04 \x01(\x03R\vstoreTimeUs\"\x87\x01\n" +
+	"\rstore_time_us\x18\x04 \x01(\x03R\vstoreTimeUs\x12\x1a\n" +
+	"\bsubjects\x18\x05 \x01(\x06R\bsubjects\"\xa3\x01\n" +
 	"\fUsageRequest\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\fR\asubject\x12\x18\n" +
 	"\acounter\x18\x03 \x01(\x06R\acounter\x12/\n" +
-	"\x05whole\x18\x04 \x01(\v2\x19.headgate.region.v1.LimitR\x05whole\"\x8e\x01\n" +
+	"\x05whole\x18\x04 \x01(\v2\x19.headgate.region.v1.LimitR\x05whole\x12\x1a\n" +
+	"\bsubjects\x18\x05 \x01(\x06R\bsubjects\"\x8e\x01\n" +
 	"\rUsageResponse\x12\x1a\n" +
 	"\bcapacity\x18\x01 \x01(\x03R\bcapacity\x12\x1c\n" +
 	"\tremaining\x18\x02 \x01(\x03R\tremaining\x12\x12\n" +
 	"\x04lent\x18\x03 \x01(\x03R\x04lent\x12\x17\n" +
 	"\atime_us\x18\x04 \x01(\x03R\x06timeUs\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\rR\x06reason\"\x9e\x01\n" +
+	"\x06reason\x18\x05 \x01(\rR\x06reason\"\xba\x01\n" +
 	"\rCreditRequest\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\fR\asubject\x12\x18\n" +
 	"\acounter\x18\x03 \x01(\x06R\acounter\x12/\n" +
 	"\x05whole\x18\x04 \x01(\v2\x19.headgate.region.v1.LimitR\x05whole\x12\x14\n" +
-	"\x05units\x18\x05 \x01(\x03R\x05units\">\n" +
+	"\x05units\x18\x05 \x01(\x03R\x05units\x12\x1a\n" +
+	"\bsubjects\x18\x06 \x01(\x06R\bsubjects\">\n" +
 	"\x0eCreditResponse\x12\x14\n" +
 	"\x05units\x18\x01 \x01(\x03R\x05units\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\rR\x06reason2\x92\x03\n" +

@@ -45,7 +45,7 @@ type RegionServiceClient interface {
 	Lend(ctx context.Context, in *LendRequest, opts ...grpc.CallOption) (*LendResponse, error)
 	// Take decides charges on subjects whose home this region is, all or nothing. A call must not be repeated: if there was no response, the
 	// region may have recorded the charges. Errors that mean that it has recorded nothing: INVALID_ARGUMENT for charges with a field that the region does not
-	// know, or too many of them; FAILED_PRECONDITION if this region is not the home.
+	// know, or too many of them; FAILED_PRECONDITION if this region is not the home, or has another secret.
 	Take(ctx context.Context, in *TakeRequest, opts ...grpc.CallOption) (*TakeResponse, error)
 	// Hello is called once a second, so that regions know whether they reach each other and agree on their members.
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloResponse, error)
@@ -129,7 +129,7 @@ type RegionServiceServer interface {
 	Lend(context.Context, *LendRequest) (*LendResponse, error)
 	// Take decides charges on subjects whose home this region is, all or nothing. A call must not be repeated: if there was no response, the
 	// region may have recorded the charges. Errors that mean that it has recorded nothing: INVALID_ARGUMENT for charges with a field that the region does not
-	// know, or too many of them; FAILED_PRECONDITION if this region is not the home.
+	// know, or too many of them; FAILED_PRECONDITION if this region is not the home, or has another secret.
 	Take(context.Context, *TakeRequest) (*TakeResponse, error)
 	// Hello is called once a second, so that regions know whether they reach each other and agree on their members.
 	Hello(context.Context, *HelloRequest) (*HelloResponse, error)
