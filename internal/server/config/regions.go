@@ -127,10 +127,16 @@ func (d *decoder) members(n *yamldoc.Node, key string, c *Config) {
 		d.Bad(n, "%s must have the regions by name, like eu: {address: headgate.eu.example.com:8084}, not %s", key, n.Describe())
 		return
 	}
+	taken := map[string]string{} // names in lower case
 	for _, e := range n.Entries {
 		if problem := checkRegionName(key, e.Key.Text); problem != "" {
 			d.Bad(e.Key, "%s", problem)
 		}
+		lower := strings.ToLower(e.Key.Text)
+		if other := taken[lower]; other != "" && other != e.Key.Text {
+			d.Bad(e.Key, "%s: %s and %s differ only in upper and lower case: rename one of them", key, yamldoc.Shorten(other), yamldoc.Shorten(e.Key.Text))
+		}
+		taken[lower] = e.Key.Text
 		m := RegionMember{Name: e.Key.Text, Weight: 1}
 		if d.HasValue(e) {
 			before := d.Report.Count()
@@ -151,7 +157,7 @@ func checkRegionName(key, s string) string {
 	if validRegion.MatchString(s) {
 		return ""
 	}
-	return fmt.Sprintf("%s: %q is not a name of a region: write 1 to 32 letters, digits, dots, dashes or underscores", key, yamldoc.Shorten(s))
+	return fmt.Sprintf("%s: %q is not a name of a region: write 1 to 32 ASCII letters, digits, dots, dashes or underscores", key, yamldoc.Shorten(s))
 }
 
 // checkMemberAddress describes the problem of an address that other servers connect to, or returns "". It does not quote the address,
