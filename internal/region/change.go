@@ -16,10 +16,10 @@ import (
 )
 
 // ErrWeights is returned for a change that is invalid, and ErrNoResponse for one that would leave units unused because regions do not
-// respond.
+// respond, or not with their weights.
 var (
 	ErrWeights    = errors.New("invalid weights")
-	ErrNoResponse = errors.New("regions do not respond")
+	ErrNoResponse = errors.New("the weights of other regions cannot be read")
 )
 
 // Change changes the weights of the named regions. The others keep theirs. The regions in dead get the weight 0 and need not acknowledge it:
@@ -91,7 +91,7 @@ func (w *Weights) pullAll(ctx context.Context, skip func(name string) bool) erro
 		return nil
 	}
 	sort.Strings(problems)
-	return fmt.Errorf("%w: %s: nothing was changed: try again when they respond, or drain those in which no server runs with --dead",
+	return fmt.Errorf("%w: %s: nothing was changed: remove the cause, then try again; only if no server of a region runs, drain it with --dead",
 		ErrNoResponse, strings.Join(problems, "; "))
 }
 

@@ -2,11 +2,13 @@ package adminapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"unicode/utf8"
 )
 
@@ -52,10 +54,34 @@ func parse[T any](body []byte) (none T, err error) {
 	case value == nil:
 		err = errors.New("null")
 	}
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		err = fmt.Errorf("%s: %s given, must be %s", cmp.Or(wrong.Field, "the whole body"), wrong.Value, jsonType(wrong.Type))
+	}
 	if err != nil {
 		return none, err
 	}
 	return *value, nil
+}
+
+// jsonType returns how JSON names what a Go type is decoded from.
+func jsonType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return jsonType(t.Elem())
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return fmt.Sprintf("an integer of %d bits", t.Bits())
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	default:
+		return "an object"
+	}
 }
 
 // read returns the decoded body of a request. The error contains the example.

@@ -106,6 +106,11 @@ func (a *api) changeWeights(c *call) (any, error) {
 	case len(change.Weights)+len(change.Dead) == 0:
 		return nil, unprocessable("weights: none given: send the regions whose weights change, like {\"weights\": {\"eu\": 2}}")
 	}
+	for _, name := range change.Dead {
+		if w := change.Weights[name]; w != 0 {
+			return nil, unprocessable("dead: region %q has the weight %d in weights, but a dead region has none: remove it from one of them", name, w)
+		}
+	}
 	a.Log.InfoContext(c.Context(), "weights of regions requested", "caller", c.by.Name, "weights", change.Weights, "dead", change.Dead, "reason", change.Reason)
 	s, err := a.Weights.Change(c.Context(), change.Weights, change.Dead)
 	switch {

@@ -46,9 +46,14 @@ func TestChangeWeights(t *testing.T) {
 		detail string
 	}{
 		{nil, `{}`, http.StatusUnprocessableEntity, "none given"},
+		{nil, `{"weights": {"us": 1, "eu": 0}, "dead": ["eu", "us"]}`, http.StatusUnprocessableEntity, `region "us" has the weight 1 in weights`},
+		{nil, `{"weights": {"eu": 1.5}}`, http.StatusBadRequest, "invalid body: weights: number 1.5 given, must be an integer of 64 bits: send"},
+		{nil, `{"dead": "eu"}`, http.StatusBadRequest, "invalid body: dead: string given, must be an array: send"},
+		{nil, `{"reason": {}}`, http.StatusBadRequest, "invalid body: reason: object given, must be a string: send"},
+		{nil, `[]`, http.StatusBadRequest, "invalid body: the whole body: array given, must be an object: send"},
 		{nil, `{"weight": {"eu": 1}}`, http.StatusBadRequest, "weights"},
 		{fmt.Errorf("%w: eu", region.ErrWeights), `{"weights": {"eu": 1}}`, http.StatusUnprocessableEntity, "invalid weights: eu"},
-		{fmt.Errorf("%w: us", region.ErrNoResponse), `{"weights": {"eu": 1}}`, http.StatusConflict, "do not respond: us"},
+		{fmt.Errorf("%w: us", region.ErrNoResponse), `{"weights": {"eu": 1}}`, http.StatusConflict, "cannot be read: us"},
 		{errors.New("broken"), `{"weights": {"eu": 1}}`, http.StatusServiceUnavailable, "broken"},
 		{nil, `{"dead": ["us"], "reason": "burnt down"}`, http.StatusOK, "calendar month"},
 	} {
