@@ -15,10 +15,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/internal/netaddr"
@@ -113,7 +115,8 @@ func New(o Options) (*Client, error) {
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // call sends a request with the JSON of in, and decodes the response into out. Either may be nil. After a 429 it waits for the time
-// in Retry-After and tries again. If the server rejects the call, the error is a *StatusError.
+// in Retry-After and tries again. If the server rejects the call, the error is a *StatusError; if it may have executed it all the same, the
+// error is an *UnknownOutcomeError.
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
 	var body []byte
 	if in != nil {
@@ -137,8 +140,12 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		r, err = c.send(ctx, method, path, body)
 	}
 	switch {
+	case err != nil && r.sent:
+		return &UnknownOutcomeError{c.unreachable(err)}
 	case err != nil:
 		return c.unreachable(err)
+	case r.status >= http.StatusInternalServerError && r.status != http.StatusNotImplemented:
+		return &UnknownOutcomeError{c.rejected(&r)}
 	case r.status/100 != 2:
 		return c.rejected(&r)
 	case out != nil && json.Unmarshal(r.text, out) != nil:
@@ -155,6 +162,7 @@ func get[T any](ctx context.Context, c *Client, method, path string, in any) (ou
 
 // reply is the response of a server.
 type reply struct {
+	sent   bool // whether the server may have received the request
 	status int
 	header http.Header
 	text   []byte
@@ -172,12 +180,15 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) (r 
 	if c.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.Token)
 	}
-	response, err := c.http.Do(request)
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	response, err := c.http.Do(request.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	r.sent = connected.Load()
 	if err != nil {
 		return r, err
 	}
 	defer response.Body.Close() //nolint:errcheck // the body was only read
-	r = reply{status: response.StatusCode, header: response.Header}
+	r.status, r.header = response.StatusCode, response.Header
 	r.text, err = io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	return r, err
 }

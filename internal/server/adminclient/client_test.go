@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/server/adminapi"
 	"github.com/headgate/headgate/internal/server/adminclient"
 )
 
@@ -88,5 +89,35 @@ func TestOptions(t *testing.T) {
 		if _, err := adminclient.New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
 		}
+	}
+}
+
+// TestUnknownOutcome checks which errors say that the server may have executed a call.
+func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	for want, status := range map[string]int{
+		"unknown: reset": 0, "unknown: 502": http.StatusBadGateway, "unknown: 503": http.StatusServiceUnavailable,
+		"rejected: 409": http.StatusConflict, "rejected: 501": http.StatusNotImplemented, "rejected: 401": http.StatusUnauthorized,
+	} {
+		c := client(t, func(w http.ResponseWriter, _ *http.Request) {
+			if status == 0 {
+				panic(http.ErrAbortHandler)
+			}
+			w.WriteHeader(status)
+		})
+		_, err := c.ChangeWeights(t.Context(), &adminapi.WeightsChange{})
+		if _, unknown := errors.AsType[*adminclient.UnknownOutcomeError](err); err == nil || unknown != strings.HasPrefix(want, "unknown") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	c, err := adminclient.New(adminclient.Options{Server: gone.URL, Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.ChangeWeights(t.Context(), &adminapi.WeightsChange{})
+	if _, unknown := errors.AsType[*adminclient.UnknownOutcomeError](err); err == nil || unknown {
+		t.Errorf("not sent: %v", err)
 	}
 }

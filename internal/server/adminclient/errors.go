@@ -72,6 +72,13 @@ func (r *StatusError) advice() string {
 	return ""
 }
 
+// UnknownOutcomeError is the error of a call that the server may have executed: the connection broke after the call was sent, or it failed in the
+// server.
+type UnknownOutcomeError struct{ error }
+
+// Unwrap returns the cause.
+func (e *UnknownOutcomeError) Unwrap() error { return e.error }
+
 // rejected returns the error of a call that was rejected with a status other than 2xx.
 func (c *Client) rejected(r *reply) error {
 	problem := StatusError{server: c.Server, Status: r.status}
