@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,14 +20,19 @@ const (
 	// ackTimeout is how long a command waits until all regions have acknowledged a change, which takes about 15 seconds.
 	ackTimeout = 45 * time.Second
 	ackEvery   = 500 * time.Millisecond
+	// maxSilence is how long it waits for a new state from the server.
+	maxSilence = 10 * time.Second
 )
 
 const weightsExitCodes = `
 
+The change does not depend on this command, nor on the server. It needs a token with the role admin.
+
 Exit codes:
   0  all regions have acknowledged the change
-  1  a region has not acknowledged it yet
-  2  nothing was changed, or the server cannot be queried`
+  1  the change is under way, or may be: a region has not acknowledged it yet, the command was interrupted, or the server no longer responds;
+     headgate regions shows the state
+  2  nothing was changed`
 
 func newRegionsWeight(p *program) *cobra.Command {
 	var change adminapi.WeightsChange
@@ -100,8 +106,11 @@ func (p *program) assertDead(ctx context.Context, name string, yes bool) (bool, 
 		return true, nil
 	}
 	ok, err := p.confirm(ctx, "Give its share to the other regions?")
-	if err == nil && !ok {
-		err = &exitError{1, "nothing was changed"}
+	switch {
+	case errors.Is(err, errNoTerminal):
+		err = errors.New("standard input is not a terminal, nothing was changed: if no server of the region runs, pass --yes")
+	case err == nil && !ok:
+		err = &exitError{2, "nothing was changed\n"}
 	}
 	return ok, err
 }
@@ -133,54 +142,126 @@ when all regions have acknowledged this, and what was allowed before no longer c
 // changeWeights makes a change and waits until all regions have acknowledged it.
 func changeWeights(ctx context.Context, c *adminclient.Client, change *adminapi.WeightsChange) (report, error) {
 	w, err := c.ChangeWeights(ctx, change)
+	if unknown, ok := errors.AsType[*adminclient.UnknownOutcomeError](err); ok {
+		return nil, &exitError{1, "headgate: " + escapeControl(unknown.Error()) +
+			"\nit is unknown whether the weights change: see the output of headgate regions before you try again\n"}
+	}
 	if err != nil {
 		return nil, err
 	}
-	serial := w.Serial
-	for end := time.Now().Add(ackTimeout); w.Since == nil && w.Serial == serial && time.Now().Before(end); {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(ackEvery):
-		}
-		if next, err := c.Weights(ctx); err == nil { // the change does not depend on this server
-			w = next
-		}
-	}
-	return &weightsReport{w}, failUnless(w.Since != nil)
+	r := &weightsReport{w, []string{}}
+	r.await(ctx, c.Weights)
+	return r, failUnless(r.Since != nil)
 }
 
 // weightsReport is the JSON of the commands that change weights.
-type weightsReport struct{ adminapi.RegionWeights }
+type weightsReport struct {
+	adminapi.RegionWeights
+	Notes []string `json:"notes"`
+}
+
+// await reads the state of the change until all regions have acknowledged it, and notes why it stops earlier.
+func (r *weightsReport) await(ctx context.Context, read func(context.Context) (adminapi.RegionWeights, error)) {
+	serial, began, fresh := r.Serial, time.Now(), time.Now()
+	for r.Since == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(ackEvery):
+		}
+		next, err := readWithin(ctx, read)
+		now := time.Now()
+		switch {
+		case ctx.Err() != nil:
+			r.Notes = append(r.Notes, "interrupted: the change is under way and does not depend on this command; headgate regions shows its state")
+			return
+		case err == nil && !next.At.Equal(r.At): // the server reaches its Redis
+			r.RegionWeights, fresh = next, now
+		case now.Sub(fresh) < maxSilence:
+			continue
+		default:
+			if err == nil {
+				err = errors.New("the server does not reach its Redis")
+			}
+			r.Notes = append(r.Notes, fmt.Sprintf("no new state since %s: %s", timeText(fresh), printable(err.Error())),
+				"the state above is that of the last response. The change does not depend on this server: run headgate regions with --server of another one")
+			return
+		}
+		switch missing := unacknowledged(&r.RegionWeights); {
+		case r.Serial != serial:
+			r.Notes = append(r.Notes, fmt.Sprintf("change %d has replaced change %d: headgate regions shows its state", r.Serial, serial))
+			return
+		case r.Since == nil && now.Sub(began) >= ackTimeout:
+			r.Notes = append(r.Notes, fmt.Sprintf("check that the servers of %s run, and reach the other regions and their Redis. If no server of a region runs, "+
+				"drain it with --dead; to go back, set the weights as they were", wording.List(missing)))
+			return
+		}
+	}
+}
+
+// readWithin reads the state for at most maxSilence.
+func readWithin(ctx context.Context, read func(context.Context) (adminapi.RegionWeights, error)) (adminapi.RegionWeights, error) {
+	within, cancel := context.WithTimeout(ctx, maxSilence)
+	defer cancel()
+	w, err := read(within)
+	if err != nil && within.Err() != nil {
+		err = fmt.Errorf("no response within %s", maxSilence)
+	}
+	return w, err
+}
+
+// unacknowledged returns the regions that must still acknowledge their weights.
+func unacknowledged(w *adminapi.RegionWeights) (names []string) {
+	for _, m := range w.Regions {
+		if !m.Acknowledged && !m.Dead {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// pendingText returns which regions prevent larger shares.
+func pendingText(w *adminapi.RegionWeights) string {
+	names, have := "all regions", "have"
+	if missing := unacknowledged(w); len(missing) > 0 {
+		names = wording.List(missing)
+		if len(missing) == 1 {
+			have = "has"
+		}
+	}
+	return fmt.Sprintf("no region has a larger share until %s %s acknowledged the change", names, have)
+}
+
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }
 
 func (r *weightsReport) text() string {
 	total := int64(0)
 	for _, m := range r.Regions {
 		total += m.Weight
 	}
-	rows, missing := [][]string{{"REGION", "WEIGHT", "SHARE", "CONFIG", "STATUS"}}, []string(nil)
+	rows := [][]string{{"REGION", "WEIGHT", "SHARE", "CONFIG", "STATUS"}}
 	for _, m := range r.Regions {
-		status := "acknowledged"
+		status := "not acknowledged"
 		switch {
 		case m.Acknowledged:
+			status = "acknowledged"
 		case m.Dead:
 			status = "declared dead"
-		default:
-			status = "not acknowledged"
-			missing = append(missing, m.Name)
 		}
 		share := strconv.FormatFloat(100*float64(m.Weight)/float64(max(1, total)), 'f', 1, 64) + " %"
 		rows = append(rows, []string{m.Name, number(m.Weight), share, number(m.ConfigWeight), status})
 	}
 	text := fmt.Sprintf("weights, change %d\n%s\n", r.Serial, wording.Table("", rows...))
 	if r.Since == nil {
-		return text + fmt.Sprintf("Regions that lose weight have their smaller share. No region has a larger one until %s has acknowledged the change:\n"+
-			"check that its servers run and reach the other regions and their Redis. If no server of it runs, drain it with --dead; to go back, set the\n"+
-			"weights as they were.\n", strings.Join(missing, ", "))
+		text += "Regions that lose weight have their smaller share; " + pendingText(&r.RegionWeights) + ".\n"
+	} else {
+		rows = [][]string{{"LIMIT", "NEW SHARES FROM"}}
+		for _, g := range r.Grown {
+			rows = append(rows, []string{g.Limit, timeText(g.At)})
+		}
+		text += "Regions that lose weight have their smaller share now, and the others their larger one:\n" + wording.Table("", rows...)
 	}
-	rows = [][]string{{"LIMIT", "NEW SHARES FROM"}}
-	for _, g := range r.Grown {
-		rows = append(rows, []string{g.Limit, g.At.Format("2006-01-02 15:04:05 MST")})
+	if len(r.Notes) > 0 {
+		text += "\n" + notesText(r.Notes)
 	}
-	return text + "Regions that lose weight have their smaller share now, and the others their larger one:\n" + wording.Table("", rows...)
+	return text
 }
