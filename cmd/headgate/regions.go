@@ -28,7 +28,8 @@ func newRegions(p *program) *cobra.Command {
 		Short: "Show the regions that share limits: who responds, shares, and units lent and borrowed",
 		Long: `Show all regions as the servers of one region see them: their weights and shares, whether they respond, the round trip, the
 difference between the clocks of their Redis, and whether they have the same members and weights; and how many units of shared
-limits the servers of this region have lent, borrowed and lost since they started.
+limits the servers of this region have lent, borrowed and lost since they started. A note says whether a change of weights is still under
+way.
 
 To see the other direction, query a server of the other region.
 
@@ -155,6 +156,9 @@ func (r *regionsReport) notes() []string {
 		}
 		notes = append(notes, "units and requests are incomplete: "+printable(r.Problem)+missing)
 	}
+	if note := changeNote(r.Weights); note != "" {
+		notes = append(notes, note)
+	}
 	for i := range r.Members {
 		if m := &r.Members[i]; !m.Up {
 			notes = append(notes, fmt.Sprintf("limits that regions share lack the share of %s, %.1f %%, until it is up: run %s on a server of this region, "+
@@ -167,4 +171,24 @@ func (r *regionsReport) notes() []string {
 			"write the same regions.members in the configs of all regions, and restart their servers")
 	}
 	return notes
+}
+
+// changeNote returns the state of a change of weights, or "" if shares are those of the newest weights for all limits.
+func changeNote(w *adminapi.RegionWeights) string {
+	switch {
+	case w == nil || w.Serial == 0:
+		return ""
+	case w.Since == nil:
+		return fmt.Sprintf("weights changed (change %d): %s", w.Serial, pendingText(w))
+	}
+	var later []string
+	for _, g := range w.Grown {
+		if g.At.After(w.At) {
+			later = append(later, "of a "+g.Limit+" from "+timeText(g.At))
+		}
+	}
+	if len(later) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("weights changed (change %d), acknowledged by all regions: larger shares %s", w.Serial, wording.List(later))
 }

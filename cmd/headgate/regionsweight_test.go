@@ -98,8 +98,8 @@ func TestRegionsWeight(t *testing.T) {
 	}
 	t.Logf("change %d: %+v", drained.Serial, drained)
 	eventually(t, "the killed server is forgotten", func() bool { return start(t, at("us")...).code == 0 })
-	if state := startJSON[regionsReport](t, 0, at("us")...); state.Members[0].Weight != 0 {
-		t.Errorf("headgate regions shows the weight of the config: %+v", state.Members)
+	if state := startJSON[regionsReport](t, 0, at("us")...); state.Members[0].Weight != 0 || len(state.Notes) != 1 {
+		t.Errorf("headgate regions shows the weight of the config, or does not note the change: %+v", state)
 	}
 	count := func() int { return w.full(sharedLimit * 9 / 10) }
 	grown := count()

@@ -146,3 +146,28 @@ func TestChangeUnknown(t *testing.T) {
 		}
 	}
 }
+
+// TestChangeNote checks what headgate regions notes of a change.
+func TestChangeNote(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_800_000_000, 0).UTC()
+	w := pendingWeights(at)
+	expect := func(want string) {
+		t.Helper()
+		r := regionsReport{RegionsStatus: adminapi.RegionsStatus{Weights: &w}}
+		if got := strings.Join(r.notes(), "\n"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	expect("weights changed (change 7): no region has a larger share until ap and us have acknowledged the change")
+	w.Since = &at
+	w.Grown = []adminapi.WeightsGrown{{Limit: "fixed window of a minute", At: at.Add(time.Minute)}, {Limit: "fixed window of an hour", At: at.Add(time.Hour)}}
+	expect("weights changed (change 7), acknowledged by all regions: larger shares of a fixed window of a minute from 2027-01-15 08:01:00 UTC and " +
+		"of a fixed window of an hour from 2027-01-15 09:00:00 UTC")
+	w.At = at.Add(time.Minute)
+	expect("weights changed (change 7), acknowledged by all regions: larger shares of a fixed window of an hour from 2027-01-15 09:00:00 UTC")
+	w.At = at.Add(time.Hour)
+	expect("")
+	w.Serial, w.At = 0, at
+	expect("")
+}

@@ -37,6 +37,8 @@ type RegionsStatus struct {
 	Loans   RegionLoans    `json:"loans"`
 	// Unreached are the regions that servers of this region do not reach, although the one that responds does.
 	Unreached []RegionUnreached `json:"unreached"`
+	// Weights are the newest weights, and who has acknowledged them.
+	Weights *RegionWeights `json:"weights,omitempty"`
 }
 
 // RegionMember is a region. Null values are unknown.
@@ -100,7 +102,12 @@ func (a *api) listRegions(c *call) (any, error) {
 	if err := rejectUnknown(c.URL.Query()); err != nil {
 		return nil, err
 	}
-	return a.Regions.Status(c.Context())
+	status, err := a.Regions.Status(c.Context())
+	if err == nil && a.Weights != nil {
+		weights := a.Weights.State()
+		status.Weights = new(regionWeights(&weights))
+	}
+	return status, err
 }
 
 // addRegions adds the usage of shared limits in all regions to a result. set gets the index of a limit and its usage.

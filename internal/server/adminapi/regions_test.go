@@ -76,6 +76,8 @@ func TestRegions(t *testing.T) {
 		"members.1.clockAheadSeconds=-0.5", "members.1.sameMembers=false", "members.1.lastContact=2027-01-15T08:00:00Z",
 		"loans.lentUnits=1", "loans.borrowedUnits=2", "loans.lostUnits=3", "loans.requests=4", "loans.unansweredRequests=5",
 		"loans.skippedRequests=6", "loans.rejectedRequests.no_units=7", "unreached.0.node=gate-2:8080")
+	w.api.Weights = &fakeWeights{}
+	w.call(t, viewer, "GET /v1/regions", "").want(http.StatusOK).has("weights.serial=1", "weights.regions.0.acknowledged=true", "weights.since=2033-05-18T03:33:20Z")
 	w.call(t, viewer, "GET /v1/regions?x=1", "").wantProblem(http.StatusBadRequest, `unknown parameter "x"`)
 	w.api.Regions = nil
 	w.call(t, viewer, "GET /v1/regions", "").wantProblem(http.StatusNotImplemented, "no other regions: write regions with name, members and tls")
