@@ -35,7 +35,7 @@ To see the other direction, query a server of the other region.
 
 Exit codes:
   0  all regions respond and have the same members and weights
-  1  a region is down or has other members or weights, or a server of this region did not respond
+  1  a region is down or has other members, weights or another secret, or a server of this region did not respond
   2  the server cannot be queried, or has no other regions`,
 		Example: "  headgate regions --server https://gate:8083 --token-file token",
 		Args:    cobra.NoArgs,
@@ -159,16 +159,25 @@ func (r *regionsReport) notes() []string {
 	if note := changeNote(r.Weights); note != "" {
 		notes = append(notes, note)
 	}
+	var down []string
+	share := 0.0
 	for i := range r.Members {
 		if m := &r.Members[i]; !m.Up {
-			notes = append(notes, fmt.Sprintf("limits that regions share lack the share of %s, %.1f %%, until it is up: run %s on a server of this region, "+
-				"then query a server of %s", m.Name, m.Share, "headgate doctor --config /etc/headgate/config.yaml", m.Name))
-			break
+			down = append(down, m.Name)
+			share += m.Share
 		}
 	}
+	if len(down) > 0 {
+		are := "it is"
+		if len(down) > 1 {
+			are = "they are"
+		}
+		notes = append(notes, fmt.Sprintf("limits that regions share lack the share of %s, %.1f %%, until %s up: run headgate doctor --config "+
+			"/etc/headgate/config.yaml on a server of this region, then query a server of %s", wording.List(down), share, are, down[0]))
+	}
 	if slices.ContainsFunc(r.Members, func(m adminapi.RegionMember) bool { return m.SameMembers != nil && !*m.SameMembers }) {
-		notes = append(notes, "regions with other members or weights lend each other nothing, and their shares may add up to more than the limit: "+
-			"write the same regions.members in the configs of all regions, and restart their servers")
+		notes = append(notes, "regions with other members, weights or secrets lend each other nothing, and may allow more than the limit: "+
+			"write the same regions.members and secret_file in the configs of all regions, and restart their servers")
 	}
 	return notes
 }

@@ -59,13 +59,17 @@ Since the servers of this region started
 
 note: units and requests are incomplete: 1 of 3 nodes did not answer in time: gate-3:8080
 note: limits that regions share lack the share of ap, 25.0 %, until it is up: run headgate doctor --config /etc/headgate/config.yaml on a server of this region, then query a server of ap
-note: regions with other members or weights lend each other nothing, and their shares may add up to more than the limit: write the same regions.members in the configs of all regions, and restart their servers
+note: regions with other members, weights or secrets lend each other nothing, and may allow more than the limit: write the same regions.members and secret_file in the configs of all regions, and restart their servers
 `
 	if got := r.text(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if r.healthy() {
 		t.Error("healthy")
+	}
+	r.Members[2].Up = false
+	if got := r.notes()[1]; !strings.Contains(got, "lack the share of ap and us, 50.0 %, until they are up") {
+		t.Error(got)
 	}
 }
 
