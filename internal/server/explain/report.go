@@ -39,6 +39,8 @@ type Place struct {
 	RulesFrom []string
 	// Regions is the usage of shared limits in all regions, by the index of the decision's limits; nil if there is only one region.
 	Regions map[int]*Regions
+	// Home returns the home of a limit's subject; nil if the rule counts without homes. Home itself is nil if there is only one region.
+	Home func(*headgate.LimitDecision) *Home
 	// Redis is the address of Redis without the password, and Key returns the key of a subject. They are empty without Redis.
 	Redis string
 	Key   func(headgate.Subject) string
@@ -64,7 +66,8 @@ type Report struct {
 	// assumed unused. Time is the time of the counters' clock; it is zero if no counter was read.
 	Redis string    `json:"redis"`
 	Time  time.Time `json:"time,omitzero"`
-	// RedisUnavailable is true if Redis did not decide some of the limits. Their DecidedBy is local or failed.
+	// RedisUnavailable is true if the Redis of this region did not decide some of the limits. Their DecidedBy is local or failed. It is
+	// false if only homes in other regions did not decide.
 	RedisUnavailable bool `json:"redis_unavailable"`
 	// Limits are all limits that apply, denying limits first.
 	Limits []Limit  `json:"limits"`
@@ -105,9 +108,11 @@ type Limit struct {
 	Verdict    string   `json:"verdict"`
 	// Regions is the usage in all regions if the limit is shared by regions; Capacity, Used and Remaining are those of this region's share.
 	Regions *Regions `json:"regions,omitempty"`
+	// Home is the region that counts the subject, if the rule has regions: home.
+	Home *Home `json:"home,omitempty"`
 	// Holders are the nodes on which the units of a concurrency limit are in use, those with most units first.
 	Holders []Holder `json:"holders,omitempty"`
-	// Key is the counter's key in Redis, and Field its hash field in hexadecimal.
+	// Key is the counter's key in Redis, and Field its hash field in hexadecimal. It is the Redis of the home, if there is one.
 	Key   string `json:"key,omitempty"`
 	Field string `json:"field,omitempty"`
 }
@@ -146,19 +151,24 @@ func New(e *headgate.Explanation, q Question, p Place, notes ...string) *Report 
 	}
 	for i := range d.Limits {
 		l := newLimit(&d.Limits[i])
-		r.RedisUnavailable = r.RedisUnavailable || l.withoutRedis()
 		if l.CountedBy = by[l.Rule]; p.Key != nil {
 			l.Key, l.Field = p.Key(d.Limits[i].Subject), fmt.Sprintf("%012x", uint64(d.Limits[i].Counter))
 		}
 		l.Regions = p.Regions[i]
+		if p.Home != nil {
+			l.Home = p.Home(&d.Limits[i])
+		}
+		r.RedisUnavailable = r.RedisUnavailable || l.withoutRedis() && l.homeElsewhere() == ""
 		if i < len(e.Holders) {
 			for _, h := range e.Holders[i] {
 				l.Holders = append(l.Holders, Holder{fmt.Sprintf("%016x", h.ID), h.Node, h.Units, h.Until.UTC()})
 			}
 		}
 		r.Limits = append(r.Limits, l)
-		if note := skippedNote(&d.Limits[i], q.Attributes); note != "" && !slices.Contains(r.Notes, note) {
-			r.Notes = append(r.Notes, note)
+		for _, note := range []string{skippedNote(&d.Limits[i], q.Attributes), homeNote(&l)} {
+			if note != "" && !slices.Contains(r.Notes, note) {
+				r.Notes = append(r.Notes, note)
+			}
 		}
 	}
 	slices.SortStableFunc(r.Limits, func(a, b Limit) int { return a.rank() - b.rank() })
@@ -216,7 +226,7 @@ func newLimit(l *headgate.LimitDecision) Limit {
 	return r
 }
 
-// withoutRedis reports whether the limit was decided without the shared counter, since Redis is unavailable.
+// withoutRedis reports whether the limit was decided without the shared counter, since Redis or the home is unavailable.
 func (l *Limit) withoutRedis() bool {
 	return l.DecidedBy == string(headgate.PathLocal) || l.DecidedBy == string(headgate.PathFailed)
 }

@@ -38,6 +38,9 @@ func (r *Report) Text() string {
 			reset = "in " + span(time.Duration(l.ResetAfter*float64(time.Second)))
 		}
 		by := cmp.Or(wording.Attributes(l.CountedBy), "all requests")
+		if l.Home != nil {
+			by += ", " + l.Home.String()
+		}
 		limits = append(limits, []string{l.title(), l.Limit, by, l.used(), reset, l.Verdict})
 		for _, h := range l.Holders {
 			ends := "in " + span(h.Until.Sub(r.Time))
@@ -47,7 +50,11 @@ func (r *Report) Text() string {
 			regions = append(regions, l.Regions.RegionRows(l.title())...)
 		}
 		if l.Key != "" && !l.withoutRedis() {
-			keys = append(keys, []string{l.Key, l.Field, l.title()})
+			in := ""
+			if region := l.homeElsewhere(); region != "" {
+				in = ", in region " + region
+			}
+			keys = append(keys, []string{l.Key, l.Field, l.title() + in})
 		}
 	}
 	section := func(heading string, minRows int, rows [][]string) {
@@ -76,11 +83,13 @@ func (r *Report) Text() string {
 
 // counters returns where the counters are, and when they were read.
 func (r *Report) counters() string {
-	text, why := r.Redis, ""
+	store := cmp.Or(r.Redis, "the store")
+	text, why := r.Redis, r.unavailable(store, "region ")
 	switch {
-	case r.RedisUnavailable:
-		text = r.countedWithoutRedis()
-		why = ": " + cmp.Or(r.Redis, "the store") + " is unavailable"
+	case why != "":
+		text, why = r.sources(store), ": "+why
+	case r.Redis != "" && len(r.Limits) > 0:
+		text = r.sources(store)
 	case r.Redis != "":
 	case r.Server != "":
 		text = "in the server's memory"
@@ -93,19 +102,13 @@ func (r *Report) counters() string {
 	return text + why
 }
 
-// countedWithoutRedis returns the sources of the numbers shown while Redis is unavailable for some of the limits.
-func (r *Report) countedWithoutRedis() string {
-	var sources []string
-	by := func(path headgate.Path) func(Limit) bool {
-		return func(l Limit) bool { return l.DecidedBy == string(path) }
-	}
-	if slices.ContainsFunc(r.Limits, func(l Limit) bool { return !l.withoutRedis() }) {
-		sources = append(sources, cmp.Or(r.Redis, "the store"))
-	}
-	if slices.ContainsFunc(r.Limits, by(headgate.PathLocal)) {
+// sources returns where the numbers shown come from.
+func (r *Report) sources(store string) string {
+	sources := r.stores(store, "region ", func(l *Limit) bool { return !l.withoutRedis() })
+	if slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.DecidedBy == string(headgate.PathLocal) }) {
 		sources = append(sources, "this node's local fallback share")
 	}
-	return cmp.Or(strings.Join(sources, " and "), "unknown")
+	return cmp.Or(wording.List(sources), "unknown")
 }
 
 // title returns the rule's ID, with the limit's name if it has one.

@@ -57,16 +57,44 @@ func (r *Report) summarise(d *headgate.Decision) string {
 	return text + r.outage()
 }
 
-// outage returns the part of the summary that says what decides while Redis is unavailable. It is empty if Redis is available.
+// outage returns the part of the summary that says what decides while Redis or a home is unavailable. It is empty if all are available.
 func (r *Report) outage() string {
-	if !r.RedisUnavailable {
+	unavailable := r.unavailable("Redis", "home region ")
+	if unavailable == "" {
 		return ""
 	}
 	// Denying limits come first.
 	if first := slices.IndexFunc(r.Limits, func(l Limit) bool { return l.withoutRedis() }); r.Limits[first].DecidedBy == string(headgate.PathLocal) {
-		return "; Redis is unavailable: decided by this node's local fallback share"
+		return "; " + unavailable + ": decided by this node's local fallback share"
 	}
-	return "; Redis is unavailable: decided by the rule's on_store_failure"
+	return "; " + unavailable + ": decided by the rule's on_store_failure"
+}
+
+// unavailable returns which stores did not decide: "Redis and home region us are unavailable". It is empty if all of them did.
+func (r *Report) unavailable(redis, home string) string {
+	stores := r.stores(redis, home, (*Limit).withoutRedis)
+	switch len(stores) {
+	case 0:
+		return ""
+	case 1:
+		return stores[0] + " is unavailable"
+	}
+	return wording.List(stores) + " are unavailable"
+}
+
+// stores returns the stores of some limits: this region's Redis first, then the homes in other regions.
+func (r *Report) stores(redis, home string, of func(*Limit) bool) (names []string) {
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		switch region := l.homeElsewhere(); {
+		case !of(l):
+		case region == "" && !slices.Contains(names, redis):
+			names = slices.Insert(names, 0, redis)
+		case region != "" && !slices.Contains(names, home+region):
+			names = append(names, home+region)
+		}
+	}
+	return names
 }
 
 // verdict returns the decision of one limit.
