@@ -160,9 +160,16 @@ func (r *usageReport) text() string {
 				regions = append(regions, l.Regions.RegionRows(qualifiedLimit(u.Rule, l.Name))...)
 				notes = append(notes, "used "+l.Regions.Total())
 			}
+			store := "Redis"
+			if l.Home != nil {
+				notes = append(notes, l.Home.String())
+				if !l.Home.Own {
+					store = "it is"
+				}
+			}
 			if l.LocalShare {
 				left = wording.Number(max(l.Remaining, 0))
-				notes = append(notes, "Redis unavailable: local fallback share of "+wording.Number(l.Limit))
+				notes = append(notes, store+" unavailable: local fallback share of "+wording.Number(l.Limit))
 			}
 			rows = append(rows, []string{qualifiedLimit(u.Rule, l.Name), left, per, reset, strings.Join(notes, "; ")})
 		}

@@ -72,7 +72,8 @@ func (s *server) addAdmin(gate *callers.Gate, tokens adminapi.Authorities) {
 		o.Redis, o.Key = redact.Address(c.Redis.Address), s.redis.Key
 	}
 	if s.regions != nil {
-		o.Regions = &regionAdmin{s, s.activity.regions}
+		admin := &regionAdmin{s, s.activity.regions}
+		o.Regions, o.Home = admin, admin.home
 		o.Weights = s.regions.weights
 	}
 	s.addHTTP("admin", c.Listen.Admin, listen.NewHTTP(tracing.HTTP(adminapi.New(s.limiter, o)), s.secure(gate, "admin"), s.Log))

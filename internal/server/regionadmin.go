@@ -187,6 +187,29 @@ func (a *regionAdmin) Usage(ctx context.Context, l *headgate.LimitDecision) *exp
 	return found
 }
 
+// home returns the home of a subject. Its problem is set for each region but this one, since the caller knows whether it has decided.
+func (a *regionAdmin) home(subject headgate.Subject) explain.Home {
+	h := explain.Home{Name: a.regions.shares.Home(subject)}
+	h.Own = h.Name == a.config.Regions.Name
+	for _, s := range a.regions.network.State() {
+		if s.Peer == h.Name {
+			h.Problem = homeProblem(&s)
+		}
+	}
+	return h
+}
+
+// homeProblem returns why a region has not decided, as far as its state shows.
+func homeProblem(s *regiongrpc.State) string {
+	switch {
+	case s.Up:
+		return "did not decide: " + cmp.Or(s.Problem, "it did not respond in time, or its Redis is unavailable")
+	case s.Problem == "":
+		return "has not responded yet"
+	}
+	return "does not respond: " + s.Problem
+}
+
 func refOf(l *headgate.LimitDecision) region.CounterRef {
 	return region.CounterRef{Subject: l.Subject, Counter: l.Counter, Whole: l.Limit}
 }

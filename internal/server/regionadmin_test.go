@@ -100,6 +100,20 @@ func TestDescribePeer(t *testing.T) {
 	}
 }
 
+// TestHomeProblem shows what is known about a home that has not decided.
+func TestHomeProblem(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]regiongrpc.State{
+		"has not responded yet": {}, "does not respond: connection refused": {Problem: "connection refused"},
+		"did not decide: it did not respond in time, or its Redis is unavailable": {Up: true},
+		"did not decide: it has other members":                                    {Up: true, Problem: "it has other members"},
+	} {
+		if got := homeProblem(&s); got != want {
+			t.Errorf("%+v: %q, want %q", s, got, want)
+		}
+	}
+}
+
 // TestDivideCredit gives back units where most are used, and names regions that did not respond only if their units lack.
 func TestDivideCredit(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/server/denials"
+	"github.com/headgate/headgate/internal/server/explain"
 	"github.com/headgate/headgate/internal/server/fanout"
 	"github.com/headgate/headgate/internal/server/offenders"
 	"github.com/headgate/headgate/internal/server/pgrules"
@@ -48,6 +49,9 @@ type Options struct {
 	ReleaseOwn func(context.Context, ReleaseQuery) (ReleaseResult, fanout.Coverage, error)
 	// Regions are all regions; nil if there is only one.
 	Regions Regions
+	// Home returns the home of a subject, and what is wrong with that region if it is another one that does not decide; nil if there is
+	// only one region.
+	Home func(headgate.Subject) explain.Home
 	// Weights are the weights of the regions; nil if there is only one.
 	Weights Weights
 	// ShowSubjects is how the results of Top and Denials show subjects, from the config: hash or clear.

@@ -3,7 +3,6 @@ package adminapi
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"strconv"
 
@@ -87,10 +86,15 @@ func (a *api) giveBack(c *call, action string, credit Credit) (any, error) {
 		return nil, err
 	}
 	d, err := a.limiter.Refund(c.Context(), request)
-	if errors.Is(err, headgate.ErrUnanswered) {
-		return nil, a.storeUnavailable(fmt.Errorf("%w: it is unknown whether the units were given back: check the usage before you retry", err))
-	} else if err != nil {
-		return nil, a.storeUnavailable(err)
+	if err != nil {
+		p := a.undecided(d.Limits, credit.Subject, err)
+		switch {
+		case errors.Is(err, headgate.ErrUnanswered):
+			p.Detail += ": it is unknown whether the units were given back: check the usage before you retry"
+		case errors.Is(err, headgate.ErrUnavailable):
+			p.Detail += "; repeat the " + action + " when it responds"
+		}
+		return nil, p
 	}
 	problems := a.creditRegions(c.Context(), d.Limits, credit.Units)
 	u, err := a.peek(c, id, &rule, credit.Subject)

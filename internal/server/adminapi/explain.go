@@ -22,13 +22,13 @@ func (a *api) explain(c *call) (any, error) {
 	defer cancel()
 	explanation, err := a.limiter.Explain(ctx, headgate.Request{Attributes: q.Attributes, Cost: q.Cost})
 	if err != nil && !decided(&explanation) {
-		return nil, a.storeUnavailable(err)
+		return nil, a.undecided(explanation.Decision.Limits, nil, err)
 	}
 	var notes []string
 	if unused := a.unusedAttributes(q.Attributes); unused != "" {
 		notes = append(notes, unused)
 	}
-	place := explain.Place{RulesFrom: a.RulesFrom, Redis: a.Redis, Key: a.Key, Regions: map[int]*explain.Regions{}}
+	place := explain.Place{RulesFrom: a.RulesFrom, Redis: a.Redis, Key: a.Key, Regions: map[int]*explain.Regions{}, Home: a.homeOf}
 	a.addRegions(c.Context(), explanation.Decision.Limits, func(i int, r *explain.Regions) { place.Regions[i] = r })
 	return explain.New(&explanation, q, place, notes...), nil
 }

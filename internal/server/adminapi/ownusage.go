@@ -41,7 +41,7 @@ func (a *api) readOwnUsage(c *call) (any, error) {
 	}
 	for i := range decisions {
 		if decisions[i].Path == headgate.PathFailed {
-			return nil, a.storeUnavailable(headgate.ErrUnavailable)
+			return nil, a.undecided(decisions[i].Limits, requests[i].Attributes, headgate.ErrUnavailable)
 		}
 		if c.by.Role == Self { // a client sees only the limits that its responses expose
 			decisions[i].Limits = slices.DeleteFunc(decisions[i].Limits, func(l headgate.LimitDecision) bool { return !l.Exposed })
@@ -49,7 +49,7 @@ func (a *api) readOwnUsage(c *call) (any, error) {
 				continue
 			}
 		}
-		one := usageOf(requests[i].Rule, requests[i].Rule, requests[i].Attributes, &decisions[i], nil)
+		one := a.usageOf(requests[i].Rule, requests[i].Rule, requests[i].Attributes, &decisions[i], nil)
 		own.Usage = append(own.Usage, one)
 		if one.Limited && (own.LimitUsage == nil || one.left() < own.left()) {
 			own.RuleID, own.LimitUsage = one.RuleID, one.LimitUsage

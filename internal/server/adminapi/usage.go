@@ -44,12 +44,14 @@ type LimitUsage struct {
 	Origin string `json:"origin"`
 	// Enforced is false for a limit that denies no requests.
 	Enforced bool `json:"enforced"`
-	// LocalShare is true if Redis is unavailable. Remaining and ResetAt are those of the server's local fallback share then.
+	// LocalShare is true if Redis, or the home, is unavailable. Remaining and ResetAt are those of the server's local fallback share then.
 	LocalShare bool `json:"localShare,omitempty"`
 	// Share is this region's share of a limit that regions share, and Regions the usage in all regions. Remaining and ResetAt are those of
 	// the share.
 	Share   *int64           `json:"share,omitempty"`
 	Regions *explain.Regions `json:"regions,omitempty"`
+	// Home is the region that counts the subject, if the rule has regions: home.
+	Home *explain.Home `json:"home,omitempty"`
 }
 
 // left returns the remaining fraction of the limit.
@@ -62,7 +64,7 @@ func (l *LimitUsage) left() float64 {
 }
 
 // usageOf returns the usage of a rule from the decision of a peek.
-func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decision, regions map[int]*explain.Regions) usage {
+func (a *api) usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decision, regions map[int]*explain.Regions) usage {
 	u := usage{RuleID: ruleID, Usage: Usage{Rule: rule, Subject: subject, Limits: []LimitUsage{}}}
 	for i := range d.Limits {
 		l := &d.Limits[i]
@@ -75,6 +77,9 @@ func usageOf(ruleID, rule string, subject headgate.Attributes, d *headgate.Decis
 		}
 		if isShared(l) {
 			one.Share, one.Regions = new(l.Share.Capacity()), regions[i]
+		}
+		if home := a.homeOf(l); home != nil {
+			one.Home = &explain.Home{Name: home.Name, Own: home.Own} // without the problem, which has addresses: clients may read their usage
 		}
 		switch {
 		case l.Limit.Algorithm == headgate.Concurrency:
@@ -140,11 +145,11 @@ func (a *api) peek(c *call, id string, rule *headgate.Rule, attributes headgate.
 	case err != nil:
 		return usage{}, notFound("%s", err)
 	case d.Path == headgate.PathFailed:
-		return usage{}, a.storeUnavailable(headgate.ErrUnavailable)
+		return usage{}, a.undecided(d.Limits, subject, headgate.ErrUnavailable)
 	}
 	regions := map[int]*explain.Regions{}
 	a.addRegions(c.Context(), d.Limits, func(i int, r *explain.Regions) { regions[i] = r })
-	return usageOf(id, rule.ID, subject, &d, regions), nil
+	return a.usageOf(id, rule.ID, subject, &d, regions), nil
 }
 
 // ruleInForce returns the rule in force with a name or UUID. The rule has counters of its own.
