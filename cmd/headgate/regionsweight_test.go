@@ -125,6 +125,15 @@ func TestRegionsWeight(t *testing.T) {
 	if allowed > 0 {
 		t.Errorf("the drained region allowed %d requests of a new user", allowed)
 	}
+	explained := start(t, append([]string{"explain", "user=bob"}, at("ap")[1:]...)...)
+	for _, want := range []string{
+		"429: denied by all; retrying does not help: this region has no share of the limit, because its weight is 0\n",
+		"\n  headgate regions shows the weights of the regions; headgate regions restore ap gives this region its share again\n",
+	} {
+		if explained.code != 1 || !strings.Contains(explained.out, want) {
+			t.Errorf("want %q: %+v", want, explained)
+		}
+	}
 	restored := start(t, at("ap", "restore", "ap")...)
 	if restored.code != 0 || !strings.Contains(restored.out, "calendar month") {
 		t.Errorf("restored: %+v", restored)

@@ -126,11 +126,7 @@ func (a *regionAdmin) members() []adminapi.RegionMember {
 	for _, s := range a.regions.network.State() {
 		states[s.Peer] = s
 	}
-	weights, total := map[string]int64{}, int64(0)
-	for _, r := range a.regions.weights.State().Regions {
-		weights[r.Name] = r.Weight
-		total += r.Weight
-	}
+	weights, total := a.weightsOf()
 	all := make([]adminapi.RegionMember, 0, len(c.Members))
 	for _, m := range c.Members {
 		one := adminapi.RegionMember{
@@ -144,6 +140,16 @@ func (a *regionAdmin) members() []adminapi.RegionMember {
 		all = append(all, one)
 	}
 	return all
+}
+
+// weightsOf returns the newest weights of the regions, and their sum.
+func (a *regionAdmin) weightsOf() (weights map[string]int64, total int64) {
+	weights = map[string]int64{}
+	for _, r := range a.regions.weights.State().Regions {
+		weights[r.Name] = r.Weight
+		total += r.Weight
+	}
+	return weights, total
 }
 
 // describePeer adds what this server knows about another region.
@@ -170,10 +176,11 @@ func (a *regionAdmin) Usage(ctx context.Context, l *headgate.LimitDecision) *exp
 	found := &explain.Regions{Limit: l.Limit.Capacity(), Complete: true}
 	replies := append(a.regions.network.Usage(ctx, ref), <-own)
 	slices.SortFunc(replies, func(x, y regiongrpc.Reply) int { return cmp.Compare(x.Region, y.Region) })
+	weights, _ := a.weightsOf()
 	for i := range replies {
 		r := &replies[i]
 		share := a.regions.shares.ShareOf(r.Region, ref.Subject, &ref.Whole)
-		u := explain.RegionUsage{Name: r.Region, Own: r.Region == a.config.Regions.Name, Share: share.Capacity()}
+		u := explain.RegionUsage{Name: r.Region, Own: r.Region == a.config.Regions.Name, Weight: weights[r.Region], Share: share.Capacity()}
 		switch {
 		case r.Err != nil && u.Own:
 			u.Problem = "its Redis is unavailable"

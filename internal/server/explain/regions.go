@@ -14,9 +14,10 @@ type Regions struct {
 
 // RegionUsage is the usage of one region's share. Null values are unknown.
 type RegionUsage struct {
-	Name  string `json:"name"`
-	Own   bool   `json:"own"`
-	Share int64  `json:"share"`
+	Name   string `json:"name"`
+	Own    bool   `json:"own"`
+	Weight int64  `json:"weight"`
+	Share  int64  `json:"share"`
 	// Used is how many units of the share are used, with those that were lent. Borrowed units do not count.
 	Used      *int64 `json:"used"`
 	Remaining *int64 `json:"remaining"`
@@ -34,6 +35,25 @@ func (r *Regions) Add(u RegionUsage) {
 		r.Used += *u.Used
 	}
 	r.Members = append(r.Members, u)
+}
+
+// own returns the region of this server. It is the zero value if r is nil.
+func (r *Regions) own() (own RegionUsage) {
+	if r == nil {
+		return own
+	}
+	for i := range r.Members {
+		if r.Members[i].Own {
+			own = r.Members[i]
+		}
+	}
+	return own
+}
+
+// drained reports whether the region of this server has no share of any limit, because its weight is 0.
+func (r *Regions) drained() bool {
+	own := r.own()
+	return own.Name != "" && own.Weight == 0
 }
 
 // Total returns the usage of the whole limit: "160 of 300 in all regions".

@@ -165,7 +165,7 @@ func New(e *headgate.Explanation, q Question, p Place, notes ...string) *Report 
 			}
 		}
 		r.Limits = append(r.Limits, l)
-		for _, note := range []string{skippedNote(&d.Limits[i], q.Attributes), homeNote(&l)} {
+		for _, note := range []string{skippedNote(&d.Limits[i], q.Attributes), homeNote(&l), shareNote(&d.Limits[i], l.Regions)} {
 			if note != "" && !slices.Contains(r.Notes, note) {
 				r.Notes = append(r.Notes, note)
 			}
@@ -217,7 +217,7 @@ func newLimit(l *headgate.LimitDecision) Limit {
 		ResetAfter: l.ResetAfter.Seconds(), RetryAfter: seconds(l.RetryAfter),
 		Allowed: l.Allowed, Enforced: l.Enforced, Verdict: verdict(l), DecidedBy: string(l.DecidedBy()),
 	}
-	if l.Share != (headgate.Limit{}) { // regions share the limit
+	if shared(l) {
 		r.Capacity = l.Share.Capacity()
 	}
 	if l.Missing == "" && l.Limit.Algorithm != headgate.LeakyBucket && !r.withoutRedis() {

@@ -78,6 +78,41 @@ func TestSummaryAndVerdict(t *testing.T) {
 	}
 }
 
+// TestSmallShare shows why a share never allows a request, and what to do about it.
+func TestSmallShare(t *testing.T) {
+	t.Parallel()
+	regions := func(weight int64) *Regions {
+		r := &Regions{Limit: 90, Complete: true}
+		r.Add(RegionUsage{Name: "ap", Weight: 1, Share: 60, Used: new(int64)})
+		r.Add(RegionUsage{Name: "eu", Own: true, Weight: weight, Used: new(int64)})
+		return r
+	}
+	const restore = "headgate regions shows the weights of the regions; headgate regions restore eu gives this region its share again"
+	for name, test := range map[string]struct {
+		cost, share, weight    int64
+		summary, verdict, note string
+	}{
+		"drained":   {1, 0, 0, "this region has no share of the limit, because its weight is 0", "no share in this region", restore},
+		"too small": {1, 0, 1, "this region has no share of the limit of 90", "no share in this region", "a: the limit is too small to be divided among the regions, "},
+		"cost above the share": {
+			40, 30, 1, "cost 40 exceeds this region's share of 30 (limit 90 in all regions)", "cost exceeds this region's share", "a: a request cannot cost more than the share ",
+		},
+		"cost above the limit": {91, 30, 1, "cost 91 exceeds the capacity of 90", "cost exceeds capacity", ""},
+	} {
+		l := exceeded("a", headgate.Never)
+		l.Limit, l.Cost = headgate.PerMinute(90), test.cost
+		l.Share = l.Limit
+		l.Share.Count = test.share
+		r := New(explanation(l), Question{}, Place{Regions: map[int]*Regions{0: regions(test.weight)}})
+		if want := "429: denied by a; retrying does not help: " + test.summary; r.Summary != want || r.Limits[0].Verdict != "denied: "+test.verdict {
+			t.Errorf("%s: %q and %q, want %q and %q", name, r.Summary, r.Limits[0].Verdict, want, test.verdict)
+		}
+		if notes := strings.Join(r.Notes, "\n"); !strings.HasPrefix(notes, test.note) || (test.note == "") != (notes == "") {
+			t.Errorf("%s: notes %q, want %q", name, notes, test.note)
+		}
+	}
+}
+
 func TestConcurrencyLimit(t *testing.T) {
 	t.Parallel()
 	busy := within("a")

@@ -30,8 +30,7 @@ func (r *Report) summarise(d *headgate.Decision) string {
 		case worst.Missing != "":
 			return text + "; retrying does not help: the request has no " + worst.Missing
 		case worst.RetryAfter == headgate.Never:
-			return fmt.Sprintf("%s; retrying does not help: cost %s exceeds the capacity of %s", text,
-				wording.Number(worst.Cost), wording.Number(worst.Limit.Capacity()))
+			return text + "; retrying does not help: " + r.whyNever(worst)
 		}
 		if d.RetryAfter == headgate.Unknown {
 			return text + "; retry when a request in flight has ended" + r.outage()
@@ -55,6 +54,41 @@ func (r *Report) summarise(d *headgate.Decision) string {
 		text += "; " + wording.List(shadow) + " would deny (shadow)"
 	}
 	return text + r.outage()
+}
+
+// whyNever returns why a limit never allows the request.
+func (r *Report) whyNever(l *headgate.LimitDecision) string {
+	cost, capacity := wording.Number(l.Cost), wording.Number(l.Limit.Capacity())
+	switch {
+	case !exceedsShare(l):
+		return "cost " + cost + " exceeds the capacity of " + capacity
+	case l.Share.Count > 0:
+		return fmt.Sprintf("cost %s exceeds this region's share of %s (limit %s in all regions)", cost, wording.Number(l.Share.Capacity()), capacity)
+	case slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Regions.drained() }):
+		return "this region has no share of the limit, because its weight is 0"
+	}
+	return "this region has no share of the limit of " + capacity
+}
+
+// shared reports whether regions share the limit.
+func shared(l *headgate.LimitDecision) bool { return l.Share != headgate.Limit{} }
+
+// exceedsShare reports whether the limit never allows the request in this region, although the whole limit would.
+func exceedsShare(l *headgate.LimitDecision) bool {
+	return shared(l) && l.WouldDeny() && l.RetryAfter == headgate.Never && l.Missing == "" && l.Cost <= l.Limit.Capacity()
+}
+
+// shareNote returns a note on a region's share that is too small for the request, or "".
+func shareNote(l *headgate.LimitDecision, r *Regions) string {
+	switch {
+	case !exceedsShare(l):
+		return ""
+	case l.Share.Count > 0:
+		return l.Rule + ": a request cannot cost more than the share of its region: raise the limit, or the weight of the region (headgate regions weight)"
+	case r.drained():
+		return "headgate regions shows the weights of the regions; headgate regions restore " + r.own().Name + " gives this region its share again"
+	}
+	return l.Rule + ": the limit is too small to be divided among the regions, or their weights are being changed: headgate regions shows the weights"
 }
 
 // outage returns the part of the summary that says what decides while Redis or a home is unavailable. It is empty if all are available.
@@ -107,6 +141,10 @@ func verdict(l *headgate.LimitDecision) string {
 		text = "denied by on_store_failure"
 	case l.DecidedBy() == headgate.PathFailed:
 		text = "allowed by on_store_failure"
+	case exceedsShare(l) && l.Share.Count == 0:
+		text = "denied: no share in this region"
+	case exceedsShare(l):
+		text = "denied: cost exceeds this region's share"
 	case l.WouldDeny() && l.RetryAfter == headgate.Never:
 		text = "denied: cost exceeds capacity"
 	case l.WouldDeny() && l.RetryAfter == headgate.Unknown:
