@@ -79,14 +79,16 @@ type LimitDecision struct {
 	// Rule is the rule's ID. Name is the limit's name, empty for Rule.Limit.
 	Rule, Name string
 	Limit      Limit
-	// Share is this region's share of Limit; zero if regions do not share it. The result is that of the share.
-	Share Limit
+	// Share is this region's share of the capacity of Limit, if Shared is set. The result is that of the share.
+	Share int64
 	// Subject and Counter identify the counter that was charged. Cost is the cost in units; it is negative if Commit gave units
 	// back.
 	Subject Subject
 	Counter Counter
 	Cost    int64
 	Origin  Origin
+	// Shared is whether regions share the limit.
+	Shared bool
 	// Enforced is false for a limit that denies nothing: a shadow limit, a candidate, or a subject outside of EnforcePercent.
 	Enforced bool
 	// Exposed is whether clients are shown the limit. They are always shown the numbers of the limit that denied the request, but

@@ -374,7 +374,7 @@ func (ev *evaluation) decisionOf(from, to int, path Path, exempt []string) Decis
 		l := &d.Limits[len(d.Limits)-1]
 		l.Rule, l.Name, l.Limit, l.Origin = rule.ID, rule.limits[a.limit].name, c.Limit, a.origin
 		if c.Whole.Count > 0 {
-			l.Limit, l.Share = c.Whole, c.Limit
+			l.Limit, l.Shared, l.Share = c.Whole, true, shareUnits(&c.Limit)
 		}
 		l.Subject, l.Counter, l.Cost = c.Subject, c.Counter, c.Cost
 		l.Enforced, l.Exposed, l.Held, l.Missing = !c.Observe, a.exposed, c.Holds(), a.missing

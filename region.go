@@ -57,6 +57,14 @@ func (f Fraction) Share(whole Limit) Limit {
 	return l
 }
 
+// shareUnits returns the capacity of a share.
+func shareUnits(share *Limit) int64 {
+	if share.Count == 0 { // it denies everything, whatever its burst
+		return 0
+	}
+	return share.capacity()
+}
+
 // of returns the fraction's part of n units.
 func (f Fraction) of(n int64) int64 { return f.To*n/f.Of - f.From*n/f.Of }
 

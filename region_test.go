@@ -224,7 +224,7 @@ func TestSharedRule(t *testing.T) {
 	w, _ := sharedWorld(t, rule(func(r *headgate.Rule) { shared(r); r.Limit = window(20) }))
 	w.wantAllowed(5, 8, "user=ann")
 	d := w.check("user=ann")
-	if l := d.Limits[0]; l.Limit != window(20) || l.Share != quarter(window(20)) || l.Share.Count != 5 || l.Remaining != 0 || l.Allowed {
+	if l := d.Limits[0]; l.Limit != window(20) || !l.Shared || l.Share != 5 || l.Remaining != 0 || l.Allowed {
 		t.Errorf("%+v", l)
 	}
 	w.now = w.now.Add(time.Minute)
@@ -237,13 +237,13 @@ func TestUnsharedRules(t *testing.T) {
 	for _, regions := range []headgate.Regions{headgate.EachRegion, headgate.HomeRegion} {
 		w, calls := sharedWorld(t, rule(func(r *headgate.Rule) { r.Regions, r.Limit = regions, window(20) }))
 		w.wantAllowed(20, 25, "user=ann")
-		if l := w.check("user=ann").Limits[0]; *calls != 0 || l.Limit != window(20) || l.Share != (headgate.Limit{}) {
+		if l := w.check("user=ann").Limits[0]; *calls != 0 || l.Limit != window(20) || l.Shared {
 			t.Errorf("%v: %d calls, %+v", regions, *calls, l)
 		}
 	}
 	w := newWorld(t, rule(shared)) // there is only one region
 	w.wantAllowed(3, 5, "user=ann")
-	if l := w.check("user=ann").Limits[0]; l.Limit != headgate.PerMinute(3) || l.Share != (headgate.Limit{}) {
+	if l := w.check("user=ann").Limits[0]; l.Limit != headgate.PerMinute(3) || l.Shared {
 		t.Errorf("%+v", l)
 	}
 }
@@ -265,8 +265,8 @@ func TestEveryLimitOfARuleIsShared(t *testing.T) {
 			t.Fatalf("%s: %+v", request, d.Limits)
 		}
 		for i, l := range d.Limits {
-			if l.Limit != want[i] || l.Share != quarter(want[i]) || l.Remaining != l.Share.Count-1 {
-				t.Errorf("%s: %v, share %v, %d left; want %v", request, l.Limit, l.Share, l.Remaining, want[i])
+			if l.Limit != want[i] || l.Share != quarter(want[i]).Capacity() || l.Remaining != l.Share-1 {
+				t.Errorf("%s: %v, share %d, %d left; want %v", request, l.Limit, l.Share, l.Remaining, want[i])
 			}
 		}
 	}
@@ -305,7 +305,7 @@ func TestReservationOfAShare(t *testing.T) {
 		w, _ := sharedWorld(t, headgate.Rule{ID: "tokens", By: []string{"user"}, Limit: whole, Regions: headgate.SharedRegions})
 		ctx := t.Context()
 		first := w.reserve(t, 60)
-		if l := first.Decision.Limits[0]; l.Limit != whole || l.Share != quarter(whole) || !l.Held {
+		if l := first.Decision.Limits[0]; l.Limit != whole || l.Share != quarter(whole).Capacity() || !l.Held {
 			t.Errorf("%v: %+v", whole, l)
 		}
 		w.expectLeft(t, 40)
@@ -321,7 +321,7 @@ func TestReservationOfAShare(t *testing.T) {
 		if err != nil || d.Limits[0].Remaining != 55 {
 			t.Errorf("%v: %+v, %v", whole, d, err)
 		}
-		if l := d.Limits[0]; l.Limit != whole || l.Share != quarter(whole) {
+		if l := d.Limits[0]; l.Limit != whole || l.Share != quarter(whole).Capacity() {
 			t.Errorf("%v: committed: %+v", whole, l)
 		}
 		if d, err = w.Commit(ctx, second.Token, headgate.Request{Cost: 45}); err != nil || d.Limits[0].Granted != 0 {

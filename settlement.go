@@ -58,7 +58,7 @@ func (s *reservationEnd) decision(set *RuleSet, results []Result, err error) (De
 			Cost: s.charges[i].Cost, Enforced: !p.Observe, Exposed: p.Exposed, Result: results[i],
 		}
 		if p.Whole.Count > 0 {
-			d.Limits[i].Limit, d.Limits[i].Share = p.Whole, p.Limit
+			d.Limits[i].Limit, d.Limits[i].Shared, d.Limits[i].Share = p.Whole, true, shareUnits(&p.Limit)
 		}
 		if s.charges[i].refunds() {
 			d.Limits[i].Cost = -s.charges[i].Cost

@@ -118,7 +118,7 @@ func (a *api) addRegions(ctx context.Context, limits []headgate.LimitDecision, s
 	found := make([]*explain.Regions, len(limits))
 	var reading sync.WaitGroup
 	for i := range limits {
-		if l := &limits[i]; isShared(l) && l.Missing == "" {
+		if l := &limits[i]; l.Shared && l.Missing == "" {
 			reading.Go(func() { found[i] = a.Regions.Usage(ctx, l) })
 		}
 	}
@@ -137,7 +137,7 @@ func (a *api) creditRegions(ctx context.Context, limits []headgate.LimitDecision
 	}
 	for i := range limits {
 		l := &limits[i]
-		if !isShared(l) || l.Origin == headgate.FromCandidate {
+		if !l.Shared || l.Origin == headgate.FromCandidate {
 			continue
 		}
 		rest := int64(0)
@@ -152,9 +152,6 @@ func (a *api) creditRegions(ctx context.Context, limits []headgate.LimitDecision
 	}
 	return problems
 }
-
-// isShared reports whether regions share a limit. This region's share may have no units.
-func isShared(l *headgate.LimitDecision) bool { return l.Share != headgate.Limit{} }
 
 // addProblem adds the first problem of each region.
 func addProblem(all []RegionProblem, p RegionProblem) []RegionProblem {

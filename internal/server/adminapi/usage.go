@@ -75,8 +75,8 @@ func (a *api) usageOf(ruleID, rule string, subject headgate.Attributes, d *headg
 			Name: l.Name, Limit: l.Limit.Capacity(), Remaining: l.Remaining, ResetAt: l.Time.Add(l.ResetAfter).UTC(),
 			Origin: l.Origin.String(), Enforced: l.Enforced, LocalShare: l.DecidedBy() == headgate.PathLocal,
 		}
-		if isShared(l) {
-			one.Share, one.Regions = new(l.Share.Capacity()), regions[i]
+		if l.Shared {
+			one.Share, one.Regions = new(l.Share), regions[i]
 		}
 		if home := a.homeOf(l); home != nil {
 			one.Home = &explain.Home{Name: home.Name, Own: home.Own} // without the problem, which has addresses: clients may read their usage

@@ -217,8 +217,8 @@ func newLimit(l *headgate.LimitDecision) Limit {
 		ResetAfter: l.ResetAfter.Seconds(), RetryAfter: seconds(l.RetryAfter),
 		Allowed: l.Allowed, Enforced: l.Enforced, Verdict: verdict(l), DecidedBy: string(l.DecidedBy()),
 	}
-	if shared(l) {
-		r.Capacity = l.Share.Capacity()
+	if l.Shared {
+		r.Capacity = l.Share
 	}
 	if l.Missing == "" && l.Limit.Algorithm != headgate.LeakyBucket && !r.withoutRedis() {
 		r.Used = r.Capacity - r.Remaining

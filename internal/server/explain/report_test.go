@@ -101,8 +101,7 @@ func TestSmallShare(t *testing.T) {
 	} {
 		l := exceeded("a", headgate.Never)
 		l.Limit, l.Cost = headgate.PerMinute(90), test.cost
-		l.Share = l.Limit
-		l.Share.Count = test.share
+		l.Shared, l.Share = true, test.share
 		r := New(explanation(l), Question{}, Place{Regions: map[int]*Regions{0: regions(test.weight)}})
 		if want := "429: denied by a; retrying does not help: " + test.summary; r.Summary != want || r.Limits[0].Verdict != "denied: "+test.verdict {
 			t.Errorf("%s: %q and %q, want %q and %q", name, r.Summary, r.Limits[0].Verdict, want, test.verdict)

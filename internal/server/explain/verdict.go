@@ -62,20 +62,17 @@ func (r *Report) whyNever(l *headgate.LimitDecision) string {
 	switch {
 	case !exceedsShare(l):
 		return "cost " + cost + " exceeds the capacity of " + capacity
-	case l.Share.Count > 0:
-		return fmt.Sprintf("cost %s exceeds this region's share of %s (limit %s in all regions)", cost, wording.Number(l.Share.Capacity()), capacity)
+	case l.Share > 0:
+		return fmt.Sprintf("cost %s exceeds this region's share of %s (limit %s in all regions)", cost, wording.Number(l.Share), capacity)
 	case slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Regions.drained() }):
 		return "this region has no share of the limit, because its weight is 0"
 	}
 	return "this region has no share of the limit of " + capacity
 }
 
-// shared reports whether regions share the limit.
-func shared(l *headgate.LimitDecision) bool { return l.Share != headgate.Limit{} }
-
 // exceedsShare reports whether the limit never allows the request in this region, although the whole limit would.
 func exceedsShare(l *headgate.LimitDecision) bool {
-	return shared(l) && l.WouldDeny() && l.RetryAfter == headgate.Never && l.Missing == "" && l.Cost <= l.Limit.Capacity()
+	return l.Shared && l.WouldDeny() && l.RetryAfter == headgate.Never && l.Missing == "" && l.Cost <= l.Limit.Capacity()
 }
 
 // shareNote returns a note on a region's share that is too small for the request, or "".
@@ -83,7 +80,7 @@ func shareNote(l *headgate.LimitDecision, r *Regions) string {
 	switch {
 	case !exceedsShare(l):
 		return ""
-	case l.Share.Count > 0:
+	case l.Share > 0:
 		return l.Rule + ": a request cannot cost more than the share of its region: raise the limit, or the weight of the region (headgate regions weight)"
 	case r.drained():
 		return "headgate regions shows the weights of the regions; headgate regions restore " + r.own().Name + " gives this region its share again"
@@ -141,7 +138,7 @@ func verdict(l *headgate.LimitDecision) string {
 		text = "denied by on_store_failure"
 	case l.DecidedBy() == headgate.PathFailed:
 		text = "allowed by on_store_failure"
-	case exceedsShare(l) && l.Share.Count == 0:
+	case exceedsShare(l) && l.Share == 0:
 		text = "denied: no share in this region"
 	case exceedsShare(l):
 		text = "denied: cost exceeds this region's share"
