@@ -15,13 +15,7 @@ type cachedShare struct {
 	whole, share headgate.Limit
 }
 
-// get returns the share, which compute returns if it is not known.
-func (c *shareCache) get(class uint64, whole *headgate.Limit, compute func(class uint64, whole *headgate.Limit) headgate.Limit) headgate.Limit {
-	slot := &c[(uint64(whole.Count)*31+uint64(whole.Window)/1000+uint64(whole.Burst)*17+class)%uint64(len(c))]
-	if known := slot.Load(); known != nil && known.class == class && known.whole == *whole {
-		return known.share
-	}
-	share := compute(class, whole)
-	slot.Store(&cachedShare{class, *whole, share})
-	return share
+// slot returns where the share of a limit is, if it is known.
+func (c *shareCache) slot(class uint64, whole *headgate.Limit) *atomic.Pointer[cachedShare] {
+	return &c[(uint64(whole.Count)*31+uint64(whole.Window)/1024+uint64(whole.Burst)*17+class)%uint64(len(c))]
 }

@@ -68,8 +68,14 @@ func (s *Shares) Subjects() uint64 { return s.secret }
 
 // Share returns this region's share of a limit; it is a headgate.Options.Share.
 func (s *Shares) Share(subject headgate.Subject, whole *headgate.Limit) headgate.Limit {
-	p := s.phases.Load()
-	return p.cache.get(s.class(subject), whole, func(class uint64, whole *headgate.Limit) headgate.Limit { return p.share(class, s.own, whole) })
+	p, class := s.phases.Load(), s.class(subject)
+	slot := p.cache.slot(class, whole)
+	if known := slot.Load(); known != nil && known.class == class && known.whole == *whole {
+		return known.share
+	}
+	share := p.share(class, s.own, whole)
+	slot.Store(&cachedShare{class, *whole, share})
+	return share
 }
 
 // shareOf returns a member's share of a limit by the newest weights.
