@@ -43,7 +43,7 @@ type Reply struct {
 
 // Usage reads the counter of all other regions.
 func (n *Network) Usage(ctx context.Context, ref region.CounterRef) []Reply {
-	return n.callAll(ctx, usageTimeout, func(ctx context.Context, l *link, r *Reply) error {
+	return n.callAll(ctx, n.usageTimeout, func(ctx context.Context, l *link, r *Reply) error {
 		m, err := l.client.Usage(ctx, &regionv1.UsageRequest{
 			From: n.options.Own, Subject: ref.Subject[:], Counter: uint64(ref.Counter), Whole: limitMessage(&ref.Whole), Subjects: n.options.Subjects,
 		})
@@ -57,7 +57,7 @@ func (n *Network) Usage(ctx context.Context, ref region.CounterRef) []Reply {
 
 // Credit gives back units in other regions, which are given by name, once. A region whose Reply has an Err may have given them back.
 func (n *Network) Credit(ctx context.Context, ref region.CounterRef, units map[string]int64) []Reply {
-	return n.callAll(ctx, creditTimeout, func(ctx context.Context, l *link, r *Reply) error {
+	return n.callAll(ctx, n.creditTimeout, func(ctx context.Context, l *link, r *Reply) error {
 		if units[r.Region] <= 0 {
 			return nil
 		}

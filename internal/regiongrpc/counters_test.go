@@ -95,6 +95,13 @@ func TestCountersProblems(t *testing.T) {
 	if got := toUS(w.eu.Credit(t.Context(), ref, map[string]int64{"us": headgate.MaxCost + 1})); got != errUnsupported.Error() {
 		t.Errorf("too many units: %q", got)
 	}
+	w.us.options.Subjects++
+	for _, replies := range [][]Reply{w.eu.Usage(t.Context(), ref), w.eu.Credit(t.Context(), ref, map[string]int64{"us": 5})} {
+		if got := toUS(replies); got != errSecret.Error() {
+			t.Errorf("another secret: %q", got)
+		}
+	}
+	w.us.options.Subjects--
 	bad := ref
 	bad.Whole.Count = -1
 	if got := toUS(w.eu.Usage(t.Context(), bad)); got != errUnsupported.Error() {

@@ -184,9 +184,10 @@ func TestState(t *testing.T) {
 		!strings.Contains(s.Problem, "regions.members") {
 		t.Errorf("the state is %+v", s)
 	}
-	eventually(t, "ap is down, and eu for us", func() bool { return strings.Count(w.log.String(), "region unreachable") == 3 })
+	eventually(t, "ap is down, and eu for us", func() bool { return strings.Count(w.log.String(), "region unreachable") >= 3 })
 	log := w.log.String()
-	if strings.Count(log, "other members or weights") != 1 || strings.Count(log, "region connected") != 1 {
+	recovered := strings.Count(log, "region recovered") // on a machine that stalls
+	if n := strings.Count(log, "other members or weights"); n < 1 || n > 1+recovered || strings.Count(log, "region connected") != 1 {
 		t.Errorf("the log is\n%s", log)
 	}
 	if states := w.eu.State(); len(states) != 2 || states[0].Peer != "ap" || states[0].Up || states[0].Problem == "" || !states[0].LastContact.IsZero() {

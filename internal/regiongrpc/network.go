@@ -62,13 +62,18 @@ type Network struct {
 	links    []*link
 	clock    clock
 	counters Counters // nil if operators of other regions may not read them
-	rejected ratelog.Limiter
-	lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
+	// usageTimeout and creditTimeout are the constants, except in tests.
+	usageTimeout, creditTimeout time.Duration
+	rejected                    ratelog.Limiter
+	lookup                      func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // New returns the network of a server. It connects in the background.
 func New(o Options) (*Network, error) {
-	n := &Network{options: o, hosts: map[string]string{}, rejected: ratelog.Limiter{Every: rejectedEvery}, lookup: lookup}
+	n := &Network{
+		options: o, hosts: map[string]string{}, rejected: ratelog.Limiter{Every: rejectedEvery}, lookup: lookup,
+		usageTimeout: usageTimeout, creditTimeout: creditTimeout,
+	}
 	for _, m := range o.Members {
 		host, port, err := net.SplitHostPort(m.Address)
 		if err != nil {

@@ -136,6 +136,7 @@ func newNetwork(t *testing.T, o Options) *Network {
 	t.Helper()
 	n, err := New(o)
 	testenv.NoError(t, err)
+	n.usageTimeout, n.creditTimeout = time.Minute, time.Minute // a machine may stall
 	t.Cleanup(n.Close)
 	return n
 }
