@@ -37,6 +37,7 @@ func main() {
 		for s := first; s <= last && scope.Context().Err() == nil; s++ {
 			plan, err := newPlan(s, *stores, *length, *shared)
 			testenv.NoError(scope, err)
+			plan.bounds = *short
 			fmt.Printf("\nseed %d: %s\n\n", s, plan)
 			r := suite.NewReport()
 			if err := scope.Run(func(scope *suite.Scope) { run(scope, program, plan, r) }); err != nil {

@@ -131,7 +131,7 @@ func (w *world) report(r *suite.Report, h *regionjudge.History, begins []int64) 
 	}
 	for i, u := range h.Uses(begins) {
 		phase := w.plan.phases[i]
-		if w.plan.skewed() {
+		if w.plan.bounds || w.plan.skewed() {
 			phase.minUse, phase.maxFalse = 0, 0
 		}
 		r.Line("use: "+phase.name, use(&phase, &u)...)
