@@ -72,9 +72,9 @@ func open(s *paired.Suite) *world {
 			units = int64(len(members))
 		}
 		set, err := headgate.Compile(
-			headgate.Rule{ID: "many-" + regions.String(), Match: headgate.Match{Path: "/many"}, By: []string{"user"}, Limit: headgate.PerDay(50_000*units), Strict: true, Regions: regions},
-			headgate.Rule{ID: "few-" + regions.String(), Match: headgate.Match{Path: "/few"}, By: []string{"user"}, Limit: headgate.PerMinute(600*units), Strict: true, Regions: regions},
-			headgate.Rule{ID: "leased-" + regions.String(), Match: headgate.Match{Path: "/leased"}, By: []string{"user"}, Limit: headgate.PerMinute(500_000*units), Regions: regions},
+			headgate.Rule{ID: "many-" + regions.String(), Match: headgate.Match{Path: "/many"}, By: []string{"user"}, Limit: headgate.PerDay(50_000 * units), Strict: true, Regions: regions},
+			headgate.Rule{ID: "few-" + regions.String(), Match: headgate.Match{Path: "/few"}, By: []string{"user"}, Limit: headgate.PerMinute(600 * units), Strict: true, Regions: regions},
+			headgate.Rule{ID: "leased-" + regions.String(), Match: headgate.Match{Path: "/leased"}, By: []string{"user"}, Limit: headgate.PerMinute(500_000 * units), Regions: regions},
 		)
 		testenv.NoError(s, err)
 		return set
