@@ -31,12 +31,11 @@ type regions struct {
 // openRegions connects to the other regions in the background.
 func (s *server) openRegions(secret []byte) (*regions, error) {
 	c := &s.config.Regions
-	members, addresses := make([]region.Member, len(c.Members)), make([]regiongrpc.Member, len(c.Members))
+	addresses := make([]regiongrpc.Member, len(c.Members))
 	for i, m := range c.Members {
-		members[i] = region.Member{Name: m.Name, Weight: int64(m.Weight)}
 		addresses[i] = regiongrpc.Member{Name: m.Name, Address: m.Address}
 	}
-	r := &regions{shares: region.NewShares(members, c.Name).WithSecret(secret)}
+	r := &regions{shares: c.Shares(secret)}
 	var err error
 	if r.certificates, err = listen.Load(listen.Files{
 		Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, ClientCA: c.TLS.CAFile, Section: "regions.tls",

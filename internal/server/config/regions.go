@@ -79,6 +79,15 @@ func (r *Regions) Fractions() []headgate.Fraction {
 	return all
 }
 
+// Shares returns the shares of the regions as this one sees them. secret is the content of secret_file.
+func (r *Regions) Shares(secret []byte) *region.Shares {
+	members := make([]region.Member, len(r.Members))
+	for i, m := range r.Members {
+		members[i] = region.Member{Name: m.Name, Weight: int64(m.Weight)}
+	}
+	return region.NewShares(members, r.Name).WithSecret(secret)
+}
+
 // shown returns the members by name.
 func (r *Regions) shown() map[string]map[string]any {
 	all := map[string]map[string]any{}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/shellwords"
-	"github.com/headgate/headgate/internal/region"
 	"github.com/headgate/headgate/internal/regiongrpc"
 	"github.com/headgate/headgate/internal/server/config"
 	"github.com/headgate/headgate/internal/server/wording"
@@ -138,12 +137,11 @@ func (r *regionCheck) listener(ctx context.Context, pair *tls.Certificate, autho
 
 // peers checks whether the other regions respond, and have the same members, weights and secret.
 func (r *regionCheck) peers(ctx context.Context, pair *tls.Certificate, authorities *x509.CertPool, secret []byte) {
-	members, addresses := make([]region.Member, 0, len(r.regions.Members)), make([]regiongrpc.Member, 0, len(r.regions.Members))
+	addresses := make([]regiongrpc.Member, 0, len(r.regions.Members))
 	for _, m := range r.regions.Members {
-		members = append(members, region.Member{Name: m.Name, Weight: int64(m.Weight)})
 		addresses = append(addresses, regiongrpc.Member{Name: m.Name, Address: m.Address})
 	}
-	shares := region.NewShares(members, r.regions.Name).WithSecret(secret)
+	shares := r.regions.Shares(secret)
 	network, err := regiongrpc.New(regiongrpc.Options{
 		Own: r.regions.Name, Members: addresses, Epoch: shares.Epoch(), Subjects: shares.Subjects(),
 		Certificates: func() (tls.Certificate, *x509.CertPool) { return *pair, authorities },
