@@ -12,6 +12,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// giveBackExitCodes ends the help of the commands that give units back.
+const giveBackExitCodes = `
+
+Exit codes:
+  0  the units were given back
+  1  a region did not respond: it is unknown whether it gave back units, or it gave back nothing
+  2  the server cannot be queried`
+
 func newReset(p *program) *cobra.Command {
 	return newCredit(p, &cobra.Command{
 		Use:   "reset RULE SUBJECT --server ADDRESS",
@@ -20,12 +28,7 @@ func newReset(p *program) *cobra.Command {
 limit that regions share is reset in all regions.
 
 SUBJECT is the attributes that the rule counts by: tenant=acme, or tenant=acme,user=ann. For a rule with one counter for
-all clients, write all.
-
-Exit codes:
-  0  the units were given back
-  1  a region did not respond: it is unknown whether it gave back units, or it gave back nothing
-  2  the server cannot be queried`,
+all clients, write all.` + giveBackExitCodes,
 		Example: "  headgate reset exports tenant=acme,user=ann --reason \"our mistake\" --server https://gate:8083",
 		Args:    cobra.ExactArgs(2),
 	})
@@ -40,12 +43,7 @@ limit, use headgate override. Units of a limit that regions share are given back
 the rest in others.
 
 SUBJECT is the attributes that the rule counts by: tenant=acme, or tenant=acme,user=ann. For a rule with one counter for
-all clients, write all.
-
-Exit codes:
-  0  the units were given back
-  1  a region did not respond: it is unknown whether it gave back units, or it gave back nothing
-  2  the server cannot be queried`,
+all clients, write all.` + giveBackExitCodes,
 		Example: "  headgate grant exports tenant=acme,user=ann 100 --reason \"our mistake\" --server https://gate:8083",
 		Args:    cobra.ExactArgs(3),
 	})
