@@ -2,29 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/internal/testenv"
 )
-
-// newOperatedHomes returns three regions whose rules have homes.
-func newOperatedHomes(t *testing.T) *operatedRegions {
-	t.Helper()
-	made := startJSON[tokenReport](t, 0, "token", "create", "ann", "--role", "editor")
-	o := &operatedRegions{t, regionsConfig(t, homeRules), map[string]*testServer{}, secretFile(t, made.Token)}
-	for name, file := range o.files {
-		config, err := os.ReadFile(file)
-		testenv.NoError(t, err)
-		writeFile(t, file, string(config)+"admin: {tokens_file: "+secretFile(t, made.Line)+"}\n")
-		o.start(name)
-	}
-	o.await("ap", true)
-	o.await("us", true)
-	return o
-}
 
 // userOf returns a user whose home is a region.
 func (o *operatedRegions) userOf(region string) string {
@@ -61,7 +44,7 @@ func (o *operatedRegions) expect(code int, command string, want ...string) {
 func TestHomeCommands(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
-	o := newOperatedHomes(t)
+	o := newOperatedRegions(t, homeRules)
 	here, there := o.userOf("eu"), o.userOf("us")
 	const redis = `redis://\S+`
 	o.expect(0, "explain GET /strict user="+here, "^  strict .* user="+here+`, home eu \(this region\) +0 of 10 `, "  strict$", "  counters  "+redis+", at ")

@@ -95,7 +95,7 @@ Shared by regions; units that a region has lent count as used there
 	}
 }
 
-// operatedRegions are three regions with a rule whose window does not end during the test.
+// operatedRegions are three regions, and a token for their admin APIs.
 type operatedRegions struct {
 	t       *testing.T
 	files   map[string]string
@@ -103,17 +103,19 @@ type operatedRegions struct {
 	token   string // its file
 }
 
-func newOperatedRegions(t *testing.T) *operatedRegions {
+// newOperatedRegions starts three regions with rules.
+func newOperatedRegions(t *testing.T, rules string) *operatedRegions {
 	t.Helper()
 	made := startJSON[tokenReport](t, 0, "token", "create", "ann", "--role", "editor")
-	o := &operatedRegions{t, regionsConfig(t, sharedRule), map[string]*testServer{}, secretFile(t, made.Token)}
+	o := &operatedRegions{t, regionsConfig(t, rules), map[string]*testServer{}, secretFile(t, made.Token)}
 	for name, file := range o.files {
 		config, err := os.ReadFile(file)
 		testenv.NoError(t, err)
 		writeFile(t, file, string(config)+"admin: {tokens_file: "+secretFile(t, made.Line)+"}\n")
-		writeFile(t, filepath.Join(filepath.Dir(file), "rules.yaml"), "rules: [{id: all, by: [user], regions: shared, limit: {quota: 300, calendar: month}}]\n")
 		o.start(name)
 	}
+	o.await("ap", true)
+	o.await("us", true)
 	return o
 }
 
@@ -187,9 +189,7 @@ func (o *operatedRegions) doctor(change func(*config.Config), check string, stat
 func TestOperateRegions(t *testing.T) {
 	t.Parallel()
 	testenv.Long(t)
-	o := newOperatedRegions(t)
-	o.await("ap", true)
-	o.await("us", true)
+	o := newOperatedRegions(t, "rules: [{id: all, by: [user], regions: shared, limit: {quota: 300, calendar: month}}]\n")
 	if r := start(t, o.args("regions")...); r.code != 0 || !strings.HasPrefix(r.out, "region eu; 3 regions, 0 down; 1 of 1 server of this region responded\n") {
 		t.Errorf("%+v", r)
 	}
