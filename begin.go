@@ -123,7 +123,7 @@ func (ev *evaluation) kept(i int) bool {
 func (ev *evaluation) decisionWithSlots(k *slotKeeper) Decision {
 	allowed := true
 	for i := range ev.charges {
-		allowed = allowed && (ev.results[i].Allowed || !ev.charges[i].enforces())
+		allowed = allowed && (ev.results[i].Allowed || !ev.charges[i].Enforces())
 	}
 	var held *heldSlots
 	for i := range ev.tickets {

@@ -139,11 +139,13 @@ func (c *Charge) releases() bool { return c.Release.Units > 0 }
 func (c *Charge) forces() bool   { return c.Force || c.releases() }
 func (c *Charge) credits() bool  { return c.Credit && !c.refunds() }
 
-// always reports whether the charge is recorded even if the other charges of the call are denied.
-func (c *Charge) always() bool {
+// Always reports whether the charge is recorded even if the other charges of the call are denied.
+func (c *Charge) Always() bool {
 	return c.refunds() || c.forces() || c.Credit || c.Slots != AcquireSlots && c.Limit.Algorithm == Concurrency
 }
-func (c *Charge) enforces() bool { return !c.Observe && !c.always() }
+
+// Enforces reports whether the charge can deny the request.
+func (c *Charge) Enforces() bool { return !c.Observe && !c.Always() }
 
 // slotOp returns the operation on a concurrency limit.
 func (c *Charge) slotOp() SlotOp {
@@ -156,7 +158,7 @@ func (c *Charge) slotOp() SlotOp {
 // Holds reports whether the charge's units, if granted, are held instead of recorded. A leaky bucket, a sliding log and a concurrency
 // limit never hold: the bucket queues a delayed request at once, the log stores a time per charge anyway, and the limit has leases.
 func (c *Charge) Holds() bool {
-	if c.Hold <= 0 || c.Prepaid || c.always() {
+	if c.Hold <= 0 || c.Prepaid || c.Always() {
 		return false
 	}
 	return c.Limit.Algorithm != LeakyBucket && c.Limit.Algorithm != SlidingLog && c.Limit.Algorithm != Concurrency

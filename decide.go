@@ -27,7 +27,7 @@ func decide(charges []Charge, states []State, results []Result, now int64, denie
 	if len(charges) == 1 && !denied { // nothing to undo
 		c := &charges[0]
 		c.take(&states[0], &results[0], now, true)
-		return results[0].Allowed || !c.enforces()
+		return results[0].Allowed || !c.Enforces()
 	}
 	var stateBuffer [8]State
 	var indexBuffer [8]int32
@@ -38,7 +38,7 @@ func decide(charges []Charge, states []State, results []Result, now int64, denie
 	for i := range charges {
 		c := &charges[i]
 		takeIn(charges, states, first, i, &results[i], now, true)
-		if c.enforces() && !results[i].Allowed {
+		if c.Enforces() && !results[i].Allowed {
 			deniers++
 		}
 	}
@@ -46,7 +46,7 @@ func decide(charges []Charge, states []State, results []Result, now int64, denie
 		return true
 	}
 	for i := range charges {
-		undo = undo || results[i].Granted > 0 && !charges[i].always()
+		undo = undo || results[i].Granted > 0 && !charges[i].Always()
 	}
 	if !undo {
 		return false
@@ -56,7 +56,7 @@ func decide(charges []Charge, states []State, results []Result, now int64, denie
 	for i := range charges {
 		c := &charges[i]
 		decided := results[i]
-		record := c.always() || c.Observe && decided.Allowed && !denied && denier != nil && denier.Subject == c.Subject && denier.Counter == c.Twin
+		record := c.Always() || c.Observe && decided.Allowed && !denied && denier != nil && denier.Subject == c.Subject && denier.Counter == c.Twin
 		takeIn(charges, states, first, i, &results[i], now, record)
 		results[i].Allowed, results[i].RetryAfter, results[i].Delay = decided.Allowed, decided.RetryAfter, decided.Delay
 	}
@@ -90,7 +90,7 @@ func soleDenier(charges []Charge, results []Result, first []int32) *Charge {
 	denier := int32(-1)
 	for i := range charges {
 		switch c := &charges[i]; {
-		case !c.enforces() || results[i].Allowed || first[i] == denier:
+		case !c.Enforces() || results[i].Allowed || first[i] == denier:
 		case denier >= 0:
 			return nil
 		default:

@@ -33,7 +33,7 @@ func (c *Charge) take(s *State, r *Result, now int64, record bool) {
 	t.settle(&settled, now)
 	changed := false
 	switch available := t.available(&live, &settled, now) - t.held(&settled); {
-	case t.Algorithm == Concurrency && c.always():
+	case t.Algorithm == Concurrency && c.Always():
 		r.Allowed = true
 		r.Granted, changed = t.operate(&settled, now)
 	case c.refunds():

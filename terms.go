@@ -71,7 +71,7 @@ func (t *Terms) read(c *Charge, now int64) bool {
 	case c.refunds():
 		t.MaxUnits = max(0, min(c.Cost, c.Refund.Units, MaxCost))
 		t.Mark = c.Refund.Mark
-	case c.always():
+	case c.Always():
 		t.MaxUnits = max(0, min(c.Cost, MaxCost))
 		if c.credits() {
 			if l.Algorithm != SlidingLog {

@@ -202,7 +202,7 @@ type group struct {
 // denies reports whether an enforcing charge was denied.
 func (g *group) denies() bool {
 	for i := range g.charges {
-		if r := &g.results[i]; r.Err == nil && !r.Allowed && r.Path != headgate.PathNone && enforces(&g.charges[i]) {
+		if r := &g.results[i]; r.Err == nil && !r.Allowed && r.Path != headgate.PathNone && g.charges[i].Enforces() {
 			return true
 		}
 	}
@@ -212,7 +212,7 @@ func (g *group) denies() bool {
 // failsClosed reports whether the limiter will deny the request because a store is unavailable.
 func (g *group) failsClosed() bool {
 	for i := range g.charges {
-		if c := &g.charges[i]; g.results[i].Err != nil && c.OnStoreFailure == headgate.FailDeny && enforces(c) {
+		if c := &g.charges[i]; g.results[i].Err != nil && c.OnStoreFailure == headgate.FailDeny && c.Enforces() {
 			return true
 		}
 	}
@@ -223,12 +223,12 @@ func (g *group) failsClosed() bool {
 // recorded, to peek, is decided nevertheless.
 func (g *group) skip() {
 	for i := range g.charges {
-		if c := &g.charges[i]; c.Cost > c.Limit.Capacity() && c.AtLeast == 0 && enforces(c) {
+		if c := &g.charges[i]; c.Cost > c.Limit.Capacity() && c.AtLeast == 0 && c.Enforces() {
 			return
 		}
 	}
 	for i := range g.charges {
-		if !always(&g.charges[i]) {
+		if !g.charges[i].Always() {
 			g.results[i] = headgate.Result{Path: headgate.PathNone}
 			g.skipped++
 		}
@@ -257,10 +257,3 @@ func (g *group) refunds() (refunds []headgate.Charge) {
 	}
 	return refunds
 }
-
-// always reports whether a charge is recorded even if the request is denied.
-func always(c *headgate.Charge) bool {
-	return c.Refund.Units > 0 || c.Release.Units > 0 || c.Force || c.Credit || c.Limit.Algorithm == headgate.Concurrency && c.Slots != headgate.AcquireSlots
-}
-
-func enforces(c *headgate.Charge) bool { return !c.Observe && !always(c) }
